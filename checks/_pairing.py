@@ -16,7 +16,7 @@ from npudoctor.sdk import FixOffer, ParseError
 
 from .messages import python as messages
 
-_CUDA = re.compile(r"cu\d|cuda", re.I)
+_CUDA = r"(?i)cu\d|cuda"
 
 
 @record(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def cuda_build(python: PythonEnvironment, imported: TorchImport | None = None) -
     if torch is None:
         return None
     local = torch.version.partition("+")[2]
-    if _CUDA.match(local):
+    if re.match(_CUDA, local):
         return "version of torch", torch.version
     if python.torch_build is not None:
         cuda = python.torch_build.get("cuda")

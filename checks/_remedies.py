@@ -14,7 +14,7 @@ from npudoctor.records import record
 from .messages import python as messages
 
 _STATIC_TLS = ": cannot allocate memory in static TLS"
-_VERSION = re.compile(r": version [`'‘\"]?((?:GLIBCXX|CXXABI)_\d{1,3}(?:\.\d{1,3}){0,3})")
+_VERSION = r": version [`'‘\"]?((?:GLIBCXX|CXXABI)_\d{1,3}(?:\.\d{1,3}){0,3})"
 _SELF_BUILT = "P071"
 
 
@@ -58,7 +58,7 @@ def _last_word(said: str) -> str:
 
 
 def _newer_library_first(said: str, prefix: str, library_path: Sequence[str]) -> Remedy | None:
-    match = _VERSION.search(said)
+    match = re.search(_VERSION, said)
     path = _last_word(said[: match.start()]) if match is not None else ""
     if match is None or not path.startswith("/") or not posixpath.basename(path).startswith("libstdc++.so.6"):
         return None

@@ -16,7 +16,7 @@ from .messages import smoke as messages
 AT_WORK_S = 2.0
 """A rank that sent a message less long before is not stuck."""
 
-_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+_ERROR = r"[\w.]*(Error|Exception)\b"
 
 
 def judge_stage(run: SmokeRun, stage: str) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ def _what(one: SmokeFailure, stage: str) -> tuple[Message, dict[str, Any]]:
         status = messages.NOT_KNOWN.text() if one.exit_code is None else one.exit_code
         return messages.RANK_EXITED[stage], {"place": place, "status": status}
     if one.cause == "no-start" and stage == "launch":
-        if one.last_line and _ERROR.match(one.last_line):
+        if one.last_line and re.match(_ERROR, one.last_line):
             return messages.ENDED_EARLY_WITH_ERROR, {"place": place, "error": _shortened(one.last_line)}
         return messages.ENDED_EARLY, {"place": place}
     if one.cause == "hang":

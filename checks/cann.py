@@ -34,7 +34,7 @@ from .messages import cann as messages
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 _SHOWN_LINES = 4
 _NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
-_ROOT_OF_ANY_CANN = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)")
+_ROOT_OF_ANY_CANN = r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)"
 
 
 @check("cann.installed", requires=(SoftwareStack,))
@@ -387,7 +387,7 @@ def _root_of_script(script: str, cann: Cann) -> str | None:
     for install in cann.installs:
         if script == install.set_env or script.startswith(tuple(f"{name}/" for name in (install.root, *install.names))):
             return install.root
-    match = _ROOT_OF_ANY_CANN.match(script)
+    match = re.match(_ROOT_OF_ANY_CANN, script)
     return match[1] if match and not match[1].endswith("/latest") else None
 
 
@@ -395,5 +395,5 @@ def _root_of(entry: PathEntry, cann: Cann) -> str | None:
     """The CANN that an entry belongs to, installed or removed; None for others, such as NNAL and the driver."""
     if install := cann.holding(entry.real):
         return install.root
-    match = _ROOT_OF_ANY_CANN.match(entry.real)
+    match = re.match(_ROOT_OF_ANY_CANN, entry.real)
     return match[1] if match and not match[1].endswith("/latest") else None

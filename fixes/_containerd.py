@@ -19,16 +19,11 @@ from npudoctor.sdk import Host, Refused, untrusted_writer
 
 from . import messages
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 SETTINGS = "/etc/containerd/config.toml"
 PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 """The plugin that has the runtimes, by the version of the file."""
 RUNC = "io.containerd.runc.v2"
-_HEADER = re.compile(r"""^[ \t]*\[plugins\.["']([\w.]{1,60})["']\.containerd\][ \t]*(?:#[^\n]*)?$""", re.M)
+_HEADER = r"""(?m)^[ \t]*\[plugins\.["']([\w.]{1,60})["']\.containerd\][ \t]*(?:#[^\n]*)?$"""
 """The line that begins the table of the default runtime; its group is the plugin."""
 
 
@@ -92,12 +87,22 @@ def _files(host: Host) -> Iterator[File]:
                 yield _read(host, posixpath.join(folder, one), main)
 
 
+def _parsed(text: str) -> dict[str, Any]:
+    """A configuration as TOML; ValueError for what is none."""
+    if sys.version_info >= (3, 11):  # imported here, because every check loads this module
+        import tomllib
+    else:
+        import tomli as tomllib
+    said: dict[str, Any] = tomllib.loads(text)
+    return said
+
+
 def _read(host: Host, path: str, main: File | None) -> File:
     if host.user.uid == 0 and (problem := untrusted_writer(host, path)):
         raise Refused(messages.SETTINGS_NOT_TRUSTED.text(path=path, problem=problem))
     text = host.read(path)
     try:
-        said = tomllib.loads(text)
+        said = _parsed(text)
     except ValueError as problem:
         raise Refused(messages.NOT_TOML.text(path=path, problem=problem)) from problem
     version = said.get("version", main.version if main else 1)
@@ -148,7 +153,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_default(file: File) -> str:
     line = '  default_runtime_name = "ascend"'
-    found = next((one for one in _HEADER.finditer(file.text) if one[1] == file.plugin), None)
+    found = next((one for one in re.finditer(_HEADER, file.text) if one[1] == file.plugin), None)
     if found is None:
         if "containerd" in _table(_table(file.said, "plugins"), file.plugin) and file.section.keys() != {"runtimes"}:
             raise Refused(messages.OTHER_DEFAULT.text(path=file.path))
@@ -163,7 +168,7 @@ def _as_default(file: File) -> str:
 def _must_only_add(file: File, text: str, program: str, *, default: bool) -> None:
     """Raise Refused unless the new text says what the old one says, and the runtime."""
     try:
-        said = tomllib.loads(text)
+        said = _parsed(text)
         section = said["plugins"][file.plugin]["containerd"]
         added = section["runtimes"].pop("ascend")
         if default:
@@ -172,7 +177,7 @@ def _must_only_add(file: File, text: str, program: str, *, default: bool) -> Non
             del section["runtimes"]
     except (ValueError, KeyError) as problem:
         raise Refused(messages.CANNOT_ADD.text(path=file.path)) from problem
-    before = tomllib.loads(file.text)
+    before = _parsed(file.text)
     of_plugin = before.setdefault("plugins", {}).setdefault(file.plugin, {})
     old = of_plugin.setdefault("containerd", {})
     old.get("runtimes", {}).pop("ascend", None)

@@ -14,10 +14,8 @@ from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, 
 from . import messages
 
 RESOLVE_TIMEOUT_S = 900.0
-_REQUIREMENT = re.compile(
-    r"[A-Za-z0-9][\w.-]*(\s*(==|<=|>=|<|>|~=|!=)\s*[\w.+!*-]+)?(,(==|<=|>=|<|>|~=|!=)[\w.+!*-]+)*"
-)
-_CHANGE = re.compile(r"^ ([+-]) ([\w.-]+)==(\S+)", re.M)
+_REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\s*(==|<=|>=|<|>|~=|!=)\s*[\w.+!*-]+)?(,(==|<=|>=|<|>|~=|!=)[\w.+!*-]+)*"
+_CHANGE = r"(?m)^ ([+-]) ([\w.-]+)==(\S+)"
 
 
 class NotFoundError(Exception):
@@ -27,7 +25,7 @@ class NotFoundError(Exception):
 def steps(host: Host, python: PythonEnvironment, wanted: Sequence[str], offline: str) -> Iterator[Step | Note]:
     """Install requirements: resolved first, then exactly what was resolved."""
     for one in wanted:
-        if not _REQUIREMENT.fullmatch(one):
+        if not re.fullmatch(_REQUIREMENT, one):
             raise Refused(messages.NOT_A_REQUIREMENT.text(text=one))
     _may_change(host, python)
     options = source(host, offline)
@@ -94,7 +92,7 @@ def resolved(
 ) -> tuple[tuple[str, str], ...]:
     """What a new environment of a Python would get, by name and version; `pip` are the words that start pip in it."""
     for one in wanted:
-        if not _REQUIREMENT.fullmatch(one):
+        if not re.fullmatch(_REQUIREMENT, one):
             raise Refused(messages.NOT_A_REQUIREMENT.text(text=one))
     found = _by_pip(host, python, wanted, (*source, "--ignore-installed"), pip)
     return tuple((name, version) for name, _, version in found)
@@ -128,7 +126,7 @@ def _by_uv(
     if done.timed_out or done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [messages.NO_ANSWER.text(tool="uv")]
         raise NotFoundError(lines[-1][:300])
-    new = {_normalised(name): version for sign, name, version in _CHANGE.findall(done.stderr) if sign == "+"}
+    new = {_normalised(name): version for sign, name, version in re.findall(_CHANGE, done.stderr) if sign == "+"}
     return [(name, _installed(python, name), version) for name, version in sorted(new.items())]
 
 

@@ -12,13 +12,13 @@ from npudoctor.sdk import Refused
 
 from . import messages
 
-_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!_-]{0,60}")
+_VERSION = r"[0-9][0-9A-Za-z.+!_-]{0,60}"
 
 
 def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | None) -> tuple[str, str]:
     """The releases of torch and torch_npu to install, by the smallest change; raises Refused if no table has them."""
     for version in filter(None, (torch, torch_npu)):
-        if not _VERSION.fullmatch(version):
+        if not re.fullmatch(_VERSION, version):
             raise Refused(messages.NOT_A_VERSION.text(version=version))
     if torch and torch_npu:
         return torch, torch_npu

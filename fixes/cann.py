@@ -26,9 +26,9 @@ from npudoctor.sdk import (
 from . import messages
 
 OWN = "# Written by npudoctor (cann.switch)"
-_PLAIN_VERSION = re.compile(r"[\w.+-]+", re.ASCII)
-_PLAIN_PATH = re.compile(r"/[\w@+=:,./-]+", re.ASCII)
-_ROOT = re.compile(r"(?P<prefix>/.+?)/(?:cann-[^/]+|ascend-toolkit/[^/]+)")
+_PLAIN_VERSION = r"(?a)[\w.+-]+"
+_PLAIN_PATH = r"(?a)/[\w@+=:,./-]+"
+_ROOT = r"(?P<prefix>/.+?)/(?:cann-[^/]+|ascend-toolkit/[^/]+)"
 
 
 @record(frozen=True)
@@ -90,7 +90,7 @@ def _chosen(to: str, cann: Cann) -> CannInstall:
 
 def _links(host: Host, root: str) -> Iterator[tuple[str, str]]:
     """The usual links of a prefix that do not lead to this CANN yet, with the folder that each leads to now."""
-    match = _ROOT.fullmatch(root)
+    match = re.fullmatch(_ROOT, root)
     if match is None:
         raise Refused(messages.NO_USUAL_LINK.text(path=root))
     prefix, is_new = match["prefix"], posixpath.basename(root).startswith("cann-")
@@ -113,10 +113,10 @@ def _target(host: Host, link: str, root: str) -> str:
 
 def _modulefile(chosen: CannInstall, script: str) -> str:
     """The text of a modulefile; refused where a value would be more than a plain word to Tcl, which runs it."""
-    if not _PLAIN_PATH.fullmatch(script):
+    if not re.fullmatch(_PLAIN_PATH, script):
         raise Refused(messages.NOT_A_PATH.text(path=script))
     names = (chosen.stated or "", posixpath.basename(chosen.root))
-    version = next((name for name in names if _PLAIN_VERSION.fullmatch(name)), None)
+    version = next((name for name in names if re.fullmatch(_PLAIN_VERSION, name)), None)
     if version is None:
         raise Refused(messages.NOT_A_VERSION.text(version=names[0] or names[1]))
     return (

@@ -33,8 +33,8 @@ from . import messages
 PARTS = ("toolkit", "kernels", "ops", "nnal")
 CHUNK = 4 << 20
 INSTALL_RECORD = "/etc/Ascend/ascend_cann_install.info"
-_FOLDER_KNOWN = re.compile(r"\d+\.\d+(\.\d+)?(\.rc\d+)?(\.alpha\d+)?", re.I)
-_PREFIX = re.compile(r"(/[A-Za-z0-9_][\w.-]*)+")
+_FOLDER_KNOWN = r"(?i)\d+\.\d+(\.\d+)?(\.rc\d+)?(\.alpha\d+)?"
+_PREFIX = r"(/[A-Za-z0-9_][\w.-]*)+"
 _ARCHES = {"arm64": "aarch64", "amd64": "x86_64"}
 
 
@@ -66,7 +66,7 @@ def install(
     fitting = [one for one in staged.usable if _fits(one, arch, families)]
     version = _version(asked.cann, fitting)
     prefix = asked.prefix or ("/usr/local/Ascend" if host.user.uid == 0 else f"{host.environ.get('HOME', '')}/Ascend")
-    if not _PREFIX.fullmatch(prefix):
+    if not re.fullmatch(_PREFIX, prefix):
         raise Refused(messages.NOT_A_PATH.text(path=prefix))
     parts = _one_each([one for one in fitting if canonical(one.version or "") == canonical(version)])
     is_new = CannVersion.parse(version).release[:2] >= (8, 5)
@@ -112,7 +112,7 @@ def _version(asked: str, fitting: Sequence[Package]) -> str:
         CannVersion.parse(found)
     except ParseError as problem:
         raise Refused(messages.NOT_A_VERSION.text(version=found)) from problem
-    if not _FOLDER_KNOWN.fullmatch(found):
+    if not re.fullmatch(_FOLDER_KNOWN, found):
         raise Refused(messages.CANN_FOLDER_UNKNOWN.text(version=found))
     return found
 

@@ -31,9 +31,9 @@ from . import _installing, _pairs, messages
 from .python import PROOF
 
 SERIES = ("python3.12", "python3.11", "python3.10", "python3.9", "python3.8")
-_PATH = re.compile(r"(/[A-Za-z0-9_][\w@+=:,. -]*)+", re.ASCII)
-_WHEEL = re.compile(r"(torch|torch_npu)-([^-]+)-.*\.whl", re.I)
-_PIP = re.compile(r"pip-(\d+(?:\.\d+)*)-py3-none-any\.whl")
+_PATH = r"(?a)(/[A-Za-z0-9_][\w@+=:,. -]*)+"
+_WHEEL = r"(?i)(torch|torch_npu)-([^-]+)-.*\.whl"
+_PIP = r"pip-(\d+(?:\.\d+)*)-py3-none-any\.whl"
 
 
 @record(frozen=True)
@@ -65,7 +65,7 @@ def create_environment(
     something was added to it or it is in use.
     """
     path = asked.path or _usual(host)
-    if not _PATH.fullmatch(path):
+    if not re.fullmatch(_PATH, path):
         raise Refused(messages.NOT_A_PATH.text(path=path))
     there = host.exists(path) or host.read_link(path) is not None
     if there and not host.exists(f"{path}/{ENVIRONMENT_MARKER}"):
@@ -125,7 +125,7 @@ def _newest_pip(host: Host, folders: Sequence[str]) -> str | None:
         (tuple(map(int, match[1].split("."))), f"{folder}/{name}/pip")
         for folder in folders
         for name in host.list_dir(folder)
-        if (match := _PIP.fullmatch(name))
+        if (match := re.fullmatch(_PIP, name))
     ]
     return max(found)[1] if found else None
 
@@ -135,7 +135,9 @@ def _chosen(
 ) -> tuple[PythonEnvironment, str, str]:
     """The Python to begin with, torch and torch_npu; raises Refused where no table has a pair for any Python."""
     stated = cann.chosen.stated if cann is not None and cann.chosen is not None else None
-    there = {(match[1].lower(), re.split(r"\+|%2B", match[2])[0]) for name in wheels if (match := _WHEEL.match(name))}
+    there = {
+        (match[1].lower(), re.split(r"\+|%2B", match[2])[0]) for name in wheels if (match := re.match(_WHEEL, name))
+    }
     for base in _bases(asked, host, python):
         if asked.torch and asked.torch_npu:
             return base, *_pairs.wanted(asked.torch, asked.torch_npu, base, cann)

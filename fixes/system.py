@@ -30,8 +30,8 @@ from . import messages
 LIMITS_FILE = "/etc/security/limits.d/99-npudoctor.conf"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point, and no temporary file
 _LIMITS = {"nofile": "open files", "nproc": "processes and threads", "memlock": "locked memory, in KiB"}
-_NETWORK = re.compile(r"nfs\d?|cifs|smb3?|lustre|ceph|glusterfs|gpfs|beegfs|9p|fuse\..+")
-_ROTATED = re.compile(r".*_\d{14,20}\.log(\.\w+)?|.*\.log\.\d+(\.gz)?")
+_NETWORK = r"nfs\d?|cifs|smb3?|lustre|ceph|glusterfs|gpfs|beegfs|9p|fuse\..+"
+_ROTATED = r".*_\d{14,20}\.log(\.\w+)?|.*\.log\.\d+(\.gz)?"
 _MOST_FILES = 20_000
 
 
@@ -129,7 +129,7 @@ def _network(host: Host, folder: str) -> str | None:
         key=lambda row: len(row["mount"]),
         default=None,
     )
-    return str(best["fstype"]) if best and _NETWORK.fullmatch(best["fstype"]) else None
+    return str(best["fstype"]) if best and re.fullmatch(_NETWORK, best["fstype"]) else None
 
 
 def _old(host: Host, folder: str, age_s: float) -> tuple[list[str], int]:
@@ -146,7 +146,7 @@ def _old(host: Host, folder: str, age_s: float) -> tuple[list[str], int]:
             about = host.stat(path)
             if about.kind == "dir":
                 waiting.append(path)
-            elif _is_old(about, latest, host.user.uid) and _ROTATED.fullmatch(name) and path not in opened:
+            elif _is_old(about, latest, host.user.uid) and re.fullmatch(_ROTATED, name) and path not in opened:
                 found.append(path)
                 size += about.size
     return sorted(found), size

@@ -14,9 +14,9 @@ from npudoctor.sdk import Host, Note, Parameters, Refused, Step, SystemPackages,
 from . import messages
 
 RESOLVE_TIMEOUT_S = 600.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._~-]*")
-_APT_NEW = re.compile(r"^Inst (\S+) \((\S+) ", re.M)
-_APT_CHANGED = re.compile(r"^(?:Inst (\S+) \[|(?:Remv|Purg) (\S+))", re.M)
+_NAME = r"[A-Za-z0-9][A-Za-z0-9+._~-]*"
+_APT_NEW = r"(?m)^Inst (\S+) \((\S+) "
+_APT_CHANGED = r"(?m)^(?:Inst (\S+) \[|(?:Remv|Purg) (\S+))"
 _DNF_NEW = ("installing", "installing dependencies", "installing group/module packages")
 
 
@@ -47,7 +47,7 @@ def install_system_packages(
     if not names or not (kernel or asked.packages):
         raise Refused(messages.SYSTEM_NOT_IN_TABLE.text(), instead="--set packages=NAME,NAME")
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise Refused(messages.NOT_A_PACKAGE.text(name=name))
     there = {name for (name, _), whole in installed_packages(host, tool, names).items() if whole}
     # `kernel-devel-5.10.0-1` is the package kernel-devel in one version
@@ -67,9 +67,9 @@ def _by_apt(host: Host, names: list[str]) -> tuple[tuple[str, str], ...]:
     done = host.run(["apt-get", "--simulate", "--no-install-recommends", "install", *names], timeout=RESOLVE_TIMEOUT_S)
     if done.timed_out or done.returncode != 0:
         raise Refused(_why("apt-get", done.stderr + done.stdout, "apt-get update"))
-    if changed := [new or old for new, old in _APT_CHANGED.findall(done.stdout)]:
+    if changed := [new or old for new, old in re.findall(_APT_CHANGED, done.stdout)]:
         raise Refused(messages.WOULD_CHANGE_OTHERS.text(names=changed))
-    return _resolved("apt-get", [(name, version) for name, version in _APT_NEW.findall(done.stdout)])
+    return _resolved("apt-get", [(name, version) for name, version in re.findall(_APT_NEW, done.stdout)])
 
 
 def _by_dnf(host: Host, tool: str, names: list[str]) -> tuple[tuple[str, str], ...]:

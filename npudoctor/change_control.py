@@ -8,11 +8,11 @@ import re
 from npudoctor.records import record
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_WINDOW = re.compile(
+_WINDOW = (
     r"(?:(?P<first>[A-Z][a-z]{2})(?:-(?P<last>[A-Z][a-z]{2}))? )?"
     r"(?P<start>[01]\d:[0-5]\d|2[0-3]:[0-5]\d)-(?P<end>[01]\d:[0-5]\d|2[0-3]:[0-5]\d)"
 )
-_UNTIL = re.compile(r"(?P<reason>.*?),? ?\buntil (?P<day>\d{4}-\d\d-\d\d)")
+_UNTIL = r"(?P<reason>.*?),? ?\buntil (?P<day>\d{4}-\d\d-\d\d)"
 
 
 @record(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class ChangeControl:
 
 def window(text: str) -> str:
     """A window as it may be configured, such as `22:00-06:00` or `Sat-Sun 08:00-20:00`; raises ValueError."""
-    match = _WINDOW.fullmatch(text)
+    match = re.fullmatch(_WINDOW, text)
     if match is None or any(day not in DAYS for day in (match["first"], match["last"]) if day):
         raise ValueError("expected HH:MM-HH:MM in local time, after days if wanted, such as Sat-Sun 22:00-06:00")
     return text
@@ -50,7 +50,7 @@ def frozen(text: str) -> str:
 
 def is_open(text: str, now: datetime.datetime) -> bool:
     """Whether a window is open at a local time; one past midnight belongs to the day on which it opens."""
-    match = _WINDOW.fullmatch(text)
+    match = re.fullmatch(_WINDOW, text)
     assert match is not None
     start, end, moment = match["start"], match["end"], f"{now:%H:%M}"
     after_midnight = start >= end and moment < end
@@ -65,5 +65,5 @@ def is_open(text: str, now: datetime.datetime) -> bool:
 
 
 def _is_over(text: str, today: datetime.date) -> bool:
-    match = _UNTIL.fullmatch(text.strip())
+    match = re.fullmatch(_UNTIL, text.strip())
     return match is not None and today > datetime.date.fromisoformat(match["day"])

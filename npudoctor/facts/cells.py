@@ -10,9 +10,9 @@ from npudoctor.sdk import ParseError
 _MOST_CHARACTERS = 1 << 20
 _LONGEST_LINE = 4096
 _MISSING = frozenset({"", "-", "--", "na", "n/a"})
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
-_DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,6})?")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_INTEGER = r"-?[0-9]{1,18}"
+_DECIMAL = r"-?[0-9]{1,15}(\.[0-9]{1,6})?"
+_COLOUR = r"\x1b\[[0-9;]*[A-Za-z]"
 
 
 def lines_of(text: str) -> list[str]:
@@ -23,7 +23,7 @@ def lines_of(text: str) -> list[str]:
     if len(text) > _MOST_CHARACTERS:
         raise ParseError(f"text too long: {len(text)} characters")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    lines = (_COLOUR.sub("", text) if "\x1b" in text else text).split("\n")
+    lines = (re.sub(_COLOUR, "", text) if "\x1b" in text else text).split("\n")
     return [line if len(line) <= _LONGEST_LINE else "" for line in lines]
 
 
@@ -42,10 +42,10 @@ def word(cell: str | None) -> str | None:
 def integer(cell: str | None) -> int | None:
     """The whole number that a cell holds; None for anything else."""
     cell = (cell or "").strip()
-    return int(cell) if _INTEGER.fullmatch(cell) else None
+    return int(cell) if re.fullmatch(_INTEGER, cell) else None
 
 
 def decimal(cell: str | None) -> float | None:
     """The number that a cell holds; None for anything else."""
     cell = (cell or "").strip()
-    return float(cell) if _DECIMAL.fullmatch(cell) else None
+    return float(cell) if re.fullmatch(_DECIMAL, cell) else None

@@ -17,22 +17,19 @@ from npudoctor.sdk import ParseError
 V = TypeVar("V", bound="Version")
 Key = tuple[tuple[int, ...], ...]
 
-_TRAIN = re.compile(
-    r"v?(\d{1,9}(?:\.\d{1,9}|\.[a-z]{1,5}\d{1,9}|-[a-z]{1,5}(?:\.\d{1,9})?){2,})", re.ASCII | re.IGNORECASE
-)
-_STEP = re.compile(r"([.-]?)([a-z]*)(?:(\.?)(\d+))?", re.IGNORECASE)
+_TRAIN = r"(?ai)v?(\d{1,9}(?:\.\d{1,9}|\.[a-z]{1,5}\d{1,9}|-[a-z]{1,5}(?:\.\d{1,9})?){2,})"
+_STEP = r"(?i)([.-]?)([a-z]*)(?:(\.?)(\d+))?"
 _END = (0, 0)
 _RANK = {"t": -4, "alpha": -3, "beta": -2, "rc": -1, "b": 1, "tr": 2, "spc": 3, "": 4}
 """What follows the same beginning sorts by this, and by its number; 0 is the end: a release follows its candidates,
 and a build, a service pack or a fourth number follows the release."""
 
-_WHEEL = re.compile(
-    r"v?(?P<release>\d{1,9}(?:\.\d{1,9})*)"
+_WHEEL = (
+    r"(?ai)v?(?P<release>\d{1,9}(?:\.\d{1,9})*)"
     r"(?:[._-]?(?P<pre>alpha|beta|a|b|rc|c)[._-]?(?P<pre_number>\d{0,9}))?"
     r"(?:[._-]?post[._-]?(?P<post>\d{0,9}))?"
     r"(?:[._-]?dev[._-]?(?P<dev>\d{0,9}))?"
-    r"(?:\+(?P<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?",
-    re.ASCII | re.IGNORECASE,
+    r"(?:\+(?P<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?"
 )
 _PRE = {"a": "a", "alpha": "a", "b": "b", "beta": "b", "c": "rc", "rc": "rc"}
 
@@ -86,8 +83,8 @@ class _Train(Version):
 
     @classmethod
     def _understand(cls, text: str) -> tuple[Key, str]:
-        found = _TRAIN.fullmatch(text)
-        steps = [step.groups(default="") for step in _STEP.finditer(found[1] if found else "") if step[0]]
+        found = re.fullmatch(_TRAIN, text)
+        steps = [step.groups(default="") for step in re.finditer(_STEP, found[1] if found else "") if step[0]]
         if not steps or any(word.lower() not in _RANK for _, word, _, _ in steps):
             raise ParseError(f"{text[:40]!r} is not a version")
         usual = "".join(
@@ -148,7 +145,7 @@ class _Wheel(Version):
 
     @classmethod
     def _understand(cls, text: str) -> tuple[Key, str]:
-        found = _WHEEL.fullmatch(text)
+        found = re.fullmatch(_WHEEL, text)
         if not found:
             raise ParseError(f"{text[:40]!r} is not a version")
         release, post, dev, local = _numbers(found["release"]), found["post"], found["dev"], found["local"]

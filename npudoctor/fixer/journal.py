@@ -39,7 +39,7 @@ OF_INSTALLATION = (*HELD, REPLACED, DONE)
 CUT_OFF = (APPLYING, UNDOING)
 """A run that was begun and not ended: a crash cut it off, or it is still running."""
 
-_ENTRY = re.compile(r"\d{3}\.json")
+_ENTRY = r"\d{3}\.json"
 
 
 @record(frozen=True, kw_only=True)
@@ -274,7 +274,7 @@ class Journal:
 
     def _entries(self, run: str) -> Iterator[Entry]:
         for name in self.host.list_dir(self._at(run)):
-            if _ENTRY.fullmatch(name):
+            if re.fullmatch(_ENTRY, name):
                 data = self._read(run, name)
                 back = data.get("inverse")
                 step = self._formed(run, serialise.read_step, data.get("step"))

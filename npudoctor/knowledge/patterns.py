@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-_COMMUNITY = re.compile(r"(\d+\.\d+\.RC\d+)\.BETA\d+|(\d+\.\d+\.0)\.BETA1")
-_CANDIDATE = re.compile(r"(\d+\.\d+)\.RC(\d+)")
+_COMMUNITY = r"(\d+\.\d+\.RC\d+)\.BETA\d+|(\d+\.\d+\.0)\.BETA1"
+_CANDIDATE = r"(\d+\.\d+)\.RC(\d+)"
 _PATCH = re.compile(r"\.(\d|B\d|SPC\d)")
-_TEST_TRAIN = re.compile(r"\d+\.\d+\.T\d+")
+_TEST_TRAIN = r"\d+\.\d+\.T\d+"
 
 
 def canonical(version: str) -> str:
     """The spelling that is compared: capitals, no leading V, the commercial name (8.0.0.beta1 is 8.0.0)."""
     text = version.strip().upper().removeprefix("V")
-    community = _COMMUNITY.fullmatch(text)
+    community = re.fullmatch(_COMMUNITY, text)
     return (community[1] or community[2]) if community else text
 
 
@@ -23,7 +23,7 @@ def covers(pattern: str, version: str) -> bool:
     A build of an internal test train (8.0.T6) is never meant.
     """
     wanted, text = canonical(pattern), canonical(version)
-    if _TEST_TRAIN.match(text):
+    if re.match(_TEST_TRAIN, text):
         return False
     if wanted.endswith(".X"):
         return text.startswith(wanted[:-1])
@@ -32,7 +32,7 @@ def covers(pattern: str, version: str) -> bool:
 
 def covers_later_candidate(pattern: str, version: str) -> bool:
     """Whether `pattern` is a release candidate and `version` a later one of the same train: 8.3.RC1, 8.3.RC2."""
-    entry, candidate = _CANDIDATE.fullmatch(canonical(pattern)), _CANDIDATE.match(canonical(version))
+    entry, candidate = re.fullmatch(_CANDIDATE, canonical(pattern)), re.match(_CANDIDATE, canonical(version))
     return bool(entry and candidate and entry[1] == candidate[1] and int(entry[2]) < int(candidate[2]))
 
 

@@ -24,14 +24,14 @@ LONGEST_WORD = 256
 MOST_WORDS = 24
 """No more words are kept; a launcher needs fewer."""
 
-_REST = re.compile(r"\(\+([0-9]{1,7}) arguments? #([0-9a-f]{1,16})\)")
-_PATH = re.compile(r"-?[\w./+~][\w./+~@-]{0,254}:?")
-_MODULE = re.compile(r"[A-Za-z_]\w{0,63}(?:\.\w{1,64}){0,8}")
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]{0,8}")
+_REST = r"\(\+([0-9]{1,7}) arguments? #([0-9a-f]{1,16})\)"
+_PATH = r"-?[\w./+~][\w./+~@-]{0,254}:?"
+_MODULE = r"[A-Za-z_]\w{0,63}(?:\.\w{1,64}){0,8}"
+_PYTHON = r"(?:python|pypy)[\d.]{0,8}"
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "perl", "ruby", "node", "Rscript"})
 _LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "msrun", "mpirun", "mpiexec", "srun"})
 _LAUNCHING_MODULES = ("torch.distributed.", "torch_npu.", "accelerate.", "deepspeed.")
-_PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]{1,6}")
+_PYTHON_FLAGS = r"-[bBdEiIOPqsSuvx]{1,6}"
 """Flags of Python that take no value; torchrun and others start their ranks with `-u`."""
 
 _LAUNCHER_FLAGS = frozenset(
@@ -47,8 +47,8 @@ _SERVERS = frozenset({"vllm", "sglang", "lmdeploy", "swift"})
 _SERVICES = frozenset({"serve", "deploy"})
 """Commands of servers that start a service; their other commands may name a port as clients."""
 
-_NUMBER = re.compile(r"[0-9]{1,6}(?::[0-9]{1,6})?")
-_LISTENS = re.compile(r"\*:[0-9]{1,5}")
+_NUMBER = r"[0-9]{1,6}(?::[0-9]{1,6})?"
+_LISTENS = r"\*:[0-9]{1,5}"
 """redis-server and others write the port that they listen on into their title."""
 
 _SPAWNED = ("from multiprocessing.spawn import spawn_main; spawn_main(", "spawn_main(")
@@ -59,7 +59,7 @@ SPAWN_MARK = "spawn_main(…)"
 def reduced(words: Iterable[str]) -> tuple[str, ...]:
     """The words of a command line that may be kept; what is reduced already stays as it is."""
     line = tuple(words)
-    if line and _REST.fullmatch(line[-1]) and reduced(line[:-1]) == line[:-1]:
+    if line and re.fullmatch(_REST, line[-1]) and reduced(line[:-1]) == line[:-1]:
         return line
     line = tuple(SPAWN_MARK if word.startswith(_SPAWNED) else word for word in line)
     places = sorted(_places(line))[:MOST_WORDS]
@@ -86,7 +86,7 @@ def labelled(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
 
 
 def _labelled(line: tuple[str, ...], first: Mapping[str, int]) -> tuple[str, ...]:
-    match = _REST.fullmatch(line[-1]) if line else None
+    match = re.fullmatch(_REST, line[-1]) if line else None
     return (*line[:-1], _summary(int(match[1]), str(first[line[-1]]))) if match else line
 
 
@@ -107,7 +107,7 @@ def _key() -> bytes:
 @functools.lru_cache(maxsize=1024)  # a node has hundreds of processes of few programs
 def _may_be_shown(word: str) -> bool:
     """Whether a word looks like the name of a program, a file or a module, and not like a credential."""
-    return len(word) <= LONGEST_WORD and _PATH.fullmatch(word) is not None and masked(word) == word
+    return len(word) <= LONGEST_WORD and re.fullmatch(_PATH, word) is not None and masked(word) == word
 
 
 def _places(line: Sequence[str]) -> Iterator[int]:
@@ -122,15 +122,15 @@ def _places(line: Sequence[str]) -> Iterator[int]:
         counts = name.startswith("-") and name.lstrip("-").replace("-", "_") in _LAUNCHER_OPTIONS
         if (
             word in (*_LAUNCHER_FLAGS, SPAWN_MARK)
-            or _LISTENS.fullmatch(word)
+            or re.fullmatch(_LISTENS, word)
             or (word in _SERVICES and line[place - 1].rpartition("/")[2] in _SERVERS)
-            or (counts and equals and _NUMBER.fullmatch(value))
+            or (counts and equals and re.fullmatch(_NUMBER, value))
         ):
             yield place
-        elif counts and not equals and _NUMBER.fullmatch(following):
+        elif counts and not equals and re.fullmatch(_NUMBER, following):
             yield from (place, place + 1)
     program = line[0].rpartition("/")[2]
-    if _PYTHON.fullmatch(program):
+    if re.fullmatch(_PYTHON, program):
         yield from _python_script(line)
     elif program in _LAUNCHERS:
         yield from _launched_script(line, 1)
@@ -141,11 +141,11 @@ def _places(line: Sequence[str]) -> Iterator[int]:
 def _python_script(line: Sequence[str]) -> Iterator[int]:
     """The flags of Python, and the script or module that it runs; nothing after an option that is not known."""
     place = 1
-    while place < len(line) and _PYTHON_FLAGS.fullmatch(line[place]):
+    while place < len(line) and re.fullmatch(_PYTHON_FLAGS, line[place]):
         yield place
         place += 1
     word, following = (*line[place : place + 2], "", "")[:2]
-    if word == "-m" and _MODULE.fullmatch(following):
+    if word == "-m" and re.fullmatch(_MODULE, following):
         yield from (place, place + 1)
         if f"{following}.".startswith(_LAUNCHING_MODULES):
             yield from _launched_script(line, place + 2)

@@ -30,6 +30,8 @@ _STRONG = (
 """Names whose value is a credential wherever they come before `=` or `:`."""
 _WEAK = r"(?<![a-z])(?:pw|auth|cookie|session|session[-_]?id|sid|license|sig|signature|passw|tok)"
 """Names whose value is one only before `=`, or as an option: they are frequent words."""
+_STRONG_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
+_WEAK_WORDS = ("pw", "auth", "cookie", "session", "sid", "license", "sig", "tok")
 _TELLING = rf"(?i){_STRONG}|{_WEAK}(?![a-z])|(?<![a-z])key(?![a-z])"
 _OPTION = r"(?<![\w-])(?P<head>(?P<name>--?[A-Za-z][\w.-]{0,64})(?:=|\s{1,8}))(?![-=])" + _VALUE
 _TOOLS = (
@@ -40,11 +42,11 @@ _TOOLS = (
 
 _RULES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
-        ("pass", "pwd", "secret", "token", "credential", "key"),
+        _STRONG_WORDS,
         rf"(?i)(?=[ptscal])(?P<head>(?:{_STRONG}){_ASSIGNED}){_VALUE}",
     ),
     (
-        ("pw", "auth", "cookie", "session", "sid", "license", "sig", "tok"),
+        _WEAK_WORDS,
         rf"(?i)(?=[pacslt])(?P<head>{_WEAK}(?:\\?[\"'])?\s{{0,2}}=\s{{0,2}}){_VALUE}",
     ),
     (("key=",), rf"(?i)(?P<head>[?&]key=){_VALUE}"),
@@ -116,7 +118,8 @@ def masked_by_shape(text: str) -> str:
 
 def names_a_secret(name: str) -> bool:
     """Whether a variable or an option of this name holds a credential."""
-    return re.search(_TELLING, name[:200]) is not None
+    small = name[:200].casefold()
+    return any(word in small for word in (*_STRONG_WORDS, *_WEAK_WORDS)) and re.search(_TELLING, small) is not None
 
 
 def _applied(rules: tuple[tuple[tuple[str, ...], str], ...], text: str) -> str:

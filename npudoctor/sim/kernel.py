@@ -24,7 +24,7 @@ DEFAULTS = {
 
 _LONGEST_WRITE = 4096
 _LONGEST_NUMBER = 21
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*")
+_NUMBER = r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*"
 
 
 def path_of(key: str) -> str:
@@ -65,7 +65,7 @@ def _ports(written: str) -> set[int]:
 
 
 def _number(text: str, ends: str) -> tuple[int, str]:
-    match = _NUMBER.match(text)
+    match = re.match(_NUMBER, text)
     if match is None or match.end() >= _LONGEST_NUMBER:
         raise _refused()
     rest = text[match.end() :]

@@ -20,7 +20,7 @@ from npudoctor.sim.pip import Pip
 from npudoctor.sim.scenario import Scenario
 from npudoctor.sim.target import Target
 
-_EXECUTABLES = re.compile(r".*/(s?bin|driver/tools|Ascend-Docker-Runtime)/[^/]+")
+_EXECUTABLES = r".*/(s?bin|driver/tools|Ascend-Docker-Runtime)/[^/]+"
 CONF = "/etc/hccn.conf"
 _ACTIVE = {"conda": "CONDA_PREFIX", "venv": "VIRTUAL_ENV"}
 _SIZES = {"k": 10, "m": 20, "g": 30, "t": 40, "": 0}
@@ -117,7 +117,7 @@ class Machine:
         for path, content in files:
             if not self._tree.exists(path):
                 self._make_folders(posixpath.dirname(path))
-                self._tree.write(path, content, mode=0o755 if _EXECUTABLES.fullmatch(path) else 0o644)
+                self._tree.write(path, content, mode=0o755 if re.fullmatch(_EXECUTABLES, path) else 0o644)
         for path, leads_to in target.links().items():
             self._tree.write_link(path, leads_to)
 
@@ -214,7 +214,7 @@ def _tree(node: Node, target: Target) -> ChangingTree:
             _without(known, normal(path))
     files |= {normal(path): content for path, content in node.scenario.files.items()}  # a directory in its place
     for path in files:
-        if _EXECUTABLES.fullmatch(path):
+        if re.fullmatch(_EXECUTABLES, path):
             stats[path] = Overlay(mode=0o755)
         elif node.user.uid and path.startswith(f"{node.home}/"):
             stats[path] = Overlay(uid=node.user.uid, gid=node.user.gid)

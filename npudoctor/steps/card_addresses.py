@@ -20,7 +20,7 @@ _ANSWERS = {
     "gateway": {"gateway": re.compile(r"default gateway\s*:\s*([\d.]+)")},
     "netdetect": {"netdetect": re.compile(r"netdetect address\s*:\s*([\d.]+)")},
 }
-_SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*_\d{1,4})\s*=\s*(.*?)\s*")
+_SETTING = r"\s*([A-Za-z][A-Za-z0-9]*_\d{1,4})\s*=\s*(.*?)\s*"
 
 
 @record(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def live(host: Host, device: str) -> dict[str, str]:
 def settings(text: str, devices: Sequence[str]) -> dict[str, str]:
     """What a text of /etc/hccn.conf sets for these devices, by `address_0` and so on; empty where it does not."""
     found = {f"{key}_{device}": "" for device in devices for key in KEYS}
-    rows = (match.groups() for line in text.splitlines() if (match := _SETTING.fullmatch(line)))
+    rows = (match.groups() for line in text.splitlines() if (match := re.fullmatch(_SETTING, line)))
     return found | {name: value for name, value in rows if name in found}
 
 
@@ -133,7 +133,7 @@ def with_settings(text: str, wanted: Mapping[str, str]) -> str:
     """A text of /etc/hccn.conf with these settings, each in its place; an empty one is removed, the rest stays."""
     lines, seen = [], set()
     for line in text.splitlines(keepends=True):
-        match = _SETTING.fullmatch(line)
+        match = re.fullmatch(_SETTING, line)
         if match is None or match[1] not in wanted:
             lines.append(line)
             continue

@@ -121,12 +121,14 @@ def _distributions(host: Host, path: str) -> set[str]:
                 with contextlib.suppress(Unavailable):
                     names = host.list_dir(f"{path}/{library}/{series}/site-packages")
                     found |= {
-                        re.sub(r"[-_.]+", "-", name.split("-")[0]).lower() for name in names if _METADATA.search(name)
+                        re.sub(r"[-_.]+", "-", name.split("-")[0]).lower()
+                        for name in names
+                        if re.search(_METADATA, name)
                     }
     return found
 
 
-_METADATA = re.compile(r"\.(dist-info|egg-info|egg-link)$")
+_METADATA = r"\.(dist-info|egg-info|egg-link)$"
 
 
 def mapping_process(host: Host, path: str) -> int | None:

@@ -13,8 +13,8 @@ from npudoctor.steps.files import RemoveFile, SetLink, WriteFile, obstacle_to, u
 
 INSTALL_TIMEOUT_S = 7200.0
 COPY_TIMEOUT_S = 3600.0
-_VERSION = re.compile(r"(?<![a-z_])version\s*[:=]\s*(\S+)", re.I)
-_REMOVABLE = re.compile(r"/.+/(cann-\d[^/]*|ascend-toolkit/\d[^/]*|nnal/atb/\d[^/]*)")
+_VERSION = r"(?i)(?<![a-z_])version\s*[:=]\s*(\S+)"
+_REMOVABLE = r"/.+/(cann-\d[^/]*|ascend-toolkit/\d[^/]*|nnal/atb/\d[^/]*)"
 _SOURCED = '. "$1" && shift && exec bash "$@"'
 
 
@@ -156,7 +156,7 @@ class UninstallPackage:
         fresh = host.fresh()
         if fresh.exists(self.proof):
             raise StepFailed(messages.STILL_INSTALLED.text(path=self.proof))
-        if not whole and self.makes and fresh.exists(self.makes) and _REMOVABLE.fullmatch(self.makes):
+        if not whole and self.makes and fresh.exists(self.makes) and re.fullmatch(_REMOVABLE, self.makes):
             if problem := untrusted_writer(host, self.makes):
                 raise StepFailed(problem)
             streamed(host, ("rm", "-rf", "--one-file-system", "--", self.makes), COPY_TIMEOUT_S)
@@ -176,6 +176,6 @@ def put_back(host: MutableHost, links: tuple[tuple[str, str], ...], texts: tuple
 def installed_version(host: Host, proof: str) -> str:
     """The version that the record of an installation says, in small letters; empty without one."""
     with contextlib.suppress(Unavailable):
-        found = _VERSION.search(host.read(proof))
+        found = re.search(_VERSION, host.read(proof))
         return found[1].lower() if found else ""
     return ""

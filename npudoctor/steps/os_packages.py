@@ -17,7 +17,7 @@ REMOVE_TIMEOUT_S = 1800.0
 APT = "apt-get"
 _DPKG_ROWS = "${Package} ${Version} ${db:Status-Status}\\n"
 _RPM_ROWS = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}.%{ARCH}\\n"
-_NEEDED = re.compile(r"\bdepends on\b|\bis needed by\b")
+_NEEDED = r"\bdepends on\b|\bis needed by\b"
 """What dpkg and rpm say of a package that another one needs; the lines after it only count."""
 
 _ABSENT = frozenset({"not-installed", "config-files"})
@@ -69,7 +69,7 @@ class SystemPackages:
             done = host.run([tool, test, *words])
             if done.returncode != 0:
                 lines = (done.stderr or done.stdout).strip().splitlines() or [messages.NO_ANSWER.text()]
-                why = next((line for line in lines if _NEEDED.search(line)), lines[-1])
+                why = next((line for line in lines if re.search(_NEEDED, line)), lines[-1])
                 return Obstacle(messages.PACKAGES_NEEDED.text(problem=why.strip()[:200]))
         return None
 

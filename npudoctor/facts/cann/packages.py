@@ -17,8 +17,8 @@ from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_pa
 KERNELS_BELOW = "opp/built-in/op_impl/ai_core/tbe/kernel"
 """Where the compiled kernels lie; the folder above it comes with the toolkit."""
 
-_VERSION_DIR = re.compile(r"^[ \t]*version_dir[ \t]*=[ \t]*(\S+)", re.M | re.I)
-_TAG = re.compile(r"kernels-(\w+)|cann-(\w+)-ops|atlas-(a\d)", re.I)
+_VERSION_DIR = r"(?mi)^[ \t]*version_dir[ \t]*=[ \t]*(\S+)"
+_TAG = r"(?i)kernels-(\w+)|cann-(\w+)-ops|atlas-(a\d)"
 _TAG_BY_SOC = {
     "ascend310": "310",
     "ascend310b": "310b",
@@ -78,9 +78,9 @@ def cann_ops(host: Host, cann: Cann) -> CannOps:
     version_file = f"{install.root}/opp_kernel/version.info"
     if stated is None:
         with contextlib.suppress(Unavailable):
-            said = _VERSION_DIR.search(host.read(version_file))
+            said = re.search(_VERSION_DIR, host.read(version_file))
             stated, source = said[1] if said else None, version_file
-    named = _TAG.search(package or "")
+    named = re.search(_TAG, package or "")
     chip = next((tag for tag in named.groups() if tag), "").lower() if named else ""
     folder = f"{install.root}/{KERNELS_BELOW}"
     return CannOps(

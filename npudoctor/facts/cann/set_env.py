@@ -15,8 +15,8 @@ from npudoctor.sdk import Unavailable
 
 PATH_LISTS = ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_NAME = r"[A-Za-z_]\w*"
+_ASSIGNMENT = r"(?s)([A-Za-z_]\w*)=(.*)"
 _OPENING = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSING = frozenset({"fi", "done", "esac", "}"})
 _EXPORTING = frozenset({"export", "source", "."})
@@ -114,21 +114,21 @@ class _Script:
         elif words[0] == "unset":
             for name in words[1:]:
                 self.variables.pop(name, None)
-        elif all(_ASSIGNMENT.fullmatch(word) for word in words):
+        elif all(re.fullmatch(_ASSIGNMENT, word) for word in words):
             for word in words:
                 self._assign(word)
         elif words[0] not in ("return", "exit", "true", ":", "echo"):
             raise _TooHardError
 
     def _assign(self, word: str) -> None:
-        match = _ASSIGNMENT.fullmatch(word)
+        match = re.fullmatch(_ASSIGNMENT, word)
         if match:
             try:
                 self.variables[match[1]] = self._expand(match[2])
             except _TooHardError:
                 self.variables.pop(match[1], None)
                 raise
-        elif not _NAME.fullmatch(word):
+        elif not re.fullmatch(_NAME, word):
             raise _TooHardError
 
     def _source(self, path: str) -> None:
@@ -181,14 +181,14 @@ class _Script:
         if rest.startswith("{"):
             end = _matching(word, position + 1, "{", "}")
             return self._parameter(word[position + 2 : end]), end + 1
-        if match := _NAME.match(rest):
+        if match := re.match(_NAME, rest):
             return self._value(match[0]), position + 1 + match.end()
         if rest.startswith("0"):
             return self.path, position + 2
         raise _TooHardError
 
     def _parameter(self, inside: str) -> str:
-        name = _NAME.match(inside)
+        name = re.match(_NAME, inside)
         if name is None:
             raise _TooHardError
         value, how = self._value(name[0]), inside[name.end() :]

@@ -18,7 +18,7 @@ OF_A_HOME = (".bash_profile", ".bash_login", ".profile", ".bashrc", ".zshrc", ".
 FOLDER = "/etc/profile.d"
 LEFT_OUT = "# (left out of this recording)"
 
-_ALONE = re.compile(
+_ALONE = (
     r"\s{0,99}(?:(?:\[ [^;|&]* \]|test [^;|&]*) && )?(?:source|\.)\s{1,9}[^\s;|&]+(?:\s{1,9}[\w=.-]+)*"
     r"\s{0,9}(?:>\s{0,9}/dev/null)?\s{0,9};?\s{0,9}(?:#.*)?"
 )
@@ -75,7 +75,7 @@ def parse(text: str, path: str, home: str) -> tuple[SourcingLine, ...]:
                 for spelled in ("${HOME}", "$HOME", "~"):
                     if home and script.startswith(f"{spelled}/"):
                         script = home + script[len(spelled) :]
-                alone = _ALONE.fullmatch(line) is not None
+                alone = re.fullmatch(_ALONE, line) is not None
                 script = posixpath.normpath(script)
                 found.append(SourcingLine(path=path, line_number=number, script=script, removable=alone))
     return tuple(found)

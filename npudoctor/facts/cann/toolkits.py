@@ -21,7 +21,7 @@ from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_pa
 HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 INSTALL_RECORD = "/etc/Ascend/ascend_cann_install.info"
 
-_VERSIONED = re.compile(r"(cann-)?v?\d+\.\d+.*", re.I)
+_VERSIONED = r"(?i)(cann-)?v?\d+\.\d+.*"
 _INSTALL_INFO = ("ascend_toolkit_install.info", "ascend_nnae_install.info")
 _MARKS = ("version.cfg", "toolkit/version.info", "opp/version.info", "share/info")
 
@@ -154,7 +154,7 @@ class _Search:
     def look_below(self, prefix: str) -> None:
         for folder, usual in ((prefix, "cann"), (f"{prefix}/ascend-toolkit", "latest"), (f"{prefix}/nnae", "latest")):
             names = self._names(folder)
-            versions = sorted((name for name in names if _VERSIONED.fullmatch(name)), reverse=True)
+            versions = sorted((name for name in names if re.fullmatch(_VERSIONED, name)), reverse=True)
             for name in [usual, *versions] if usual in names else versions:
                 if folder != prefix or name == usual or name.startswith("cann-"):
                     self.enter(f"{folder}/{name}")

@@ -14,7 +14,7 @@ from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 RECORD = "/etc/ascend_install.info"
 PREFIX = "/usr/local/Ascend"
 
-_OURS = re.compile(r"(drv_|asdrv|ascend|davinci|devdrv|devmm|hisi_hdc)\w*")
+_OURS = r"(drv_|asdrv|ascend|davinci|devdrv|devmm|hisi_hdc)\w*"
 
 
 @probe
@@ -100,7 +100,7 @@ class LoadedModules:
     @property
     def ours(self) -> tuple[str, ...]:
         """The modules of the Ascend driver."""
-        return tuple(sorted(name for name in self.names if _OURS.fullmatch(name)))
+        return tuple(sorted(name for name in self.names if re.fullmatch(_OURS, name)))
 
 
 def parse_modules(text: str) -> frozenset[str]:
@@ -130,7 +130,7 @@ def loaded_modules(host: Host) -> LoadedModules:
             raise why from None
         names = parse_modules(done.stdout)
     versions = {}
-    for name in sorted(name for name in names if _OURS.fullmatch(name)):
+    for name in sorted(name for name in names if re.fullmatch(_OURS, name)):
         with contextlib.suppress(Unavailable):
             versions[name] = host.read(f"/sys/module/{name}/version").strip()
     return LoadedModules(names, versions)

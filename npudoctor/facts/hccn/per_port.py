@@ -144,7 +144,7 @@ def _answers(host: Host, options: Options, commands: Sequence[Sequence[str]]) ->
     return first + ask_each(host, commands[1:], timeout=options.tool_timeout_s)
 
 
-_WANTS_A_DIE = re.compile(r"Option -[up] is required")
+_WANTS_A_DIE = r"Option -[up] is required"
 """What 950 answers where it has counters for each port of each die alone."""
 
 
@@ -171,7 +171,7 @@ def _answer(host: Host, done: Completed, command: str, page: Page) -> Any:
         cause = failure.cause if failure is not None else None
         if unset is not None and (cause == "not_configured" or (not said and done.returncode in (0, UNSET))):
             return unset
-        if cause == "command_invalid" and _WANTS_A_DIE.search(text):
+        if cause == "command_invalid" and re.search(_WANTS_A_DIE, text):
             raise NotApplicable(f"`{command}` asks for a die and a port on this product (-u, -p)") from None
         if cause == "not_supported":
             raise NotApplicable(f"`{command}` is not supported by this product: {said}") from None

@@ -16,7 +16,7 @@ LAST_PORT = 65535
 RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 RESERVED_FILE = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 
-_PART = re.compile(r"(0|[1-9]\d*)(?:-(0|[1-9]\d*))?", re.ASCII)
+_PART = r"(?a)(0|[1-9]\d*)(?:-(0|[1-9]\d*))?"
 
 
 @record(frozen=True)
@@ -41,7 +41,7 @@ class PortRanges:
         """Read the kernel's form. Decimal only: the kernel would take 060000 for octal; no blanks: it refuses them."""
         spans = []
         for part in text.strip().split(",") if text.strip() else []:
-            match = _PART.fullmatch(part)
+            match = re.fullmatch(_PART, part)
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
             if first > last or last > LAST_PORT:
                 raise ParseError(f"{part!r} is not a port or a range of ports", line_number=1, line=text)

@@ -12,8 +12,8 @@ MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 FIRST_VIRTUAL_NUMBER = 100
 """Numbers from here on are slices of an NPU, not NPUs."""
 
-_CARD = re.compile(r"davinci([0-9]{1,4})")
-_SLICE = re.compile(r"vdavinci([0-9]{1,4})")
+_CARD = r"davinci([0-9]{1,4})"
+_SLICE = r"vdavinci([0-9]{1,4})"
 
 
 def as_passed(path: str) -> str:
@@ -71,7 +71,7 @@ def device_nodes(host: Host) -> DeviceNodes:
     """From the names in /dev and what stat says of them; nothing is opened."""
     cards, slices, managers, misplaced = [], [], [], []
     for name in _names(host):
-        card, piece = _CARD.fullmatch(name), _SLICE.fullmatch(name)
+        card, piece = re.fullmatch(_CARD, name), re.fullmatch(_SLICE, name)
         if not (card or piece or name in MANAGERS):
             continue
         match = card or piece

@@ -18,8 +18,8 @@ USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KEPT = ('[ "${ASCEND_HOME_PATH:-}" != ', 'case ":${')
 """How a line begins that an earlier file of ours has for a variable that is replaced, or that lacks folders."""
 
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NAME = r"(?a)[A-Za-z_]\w*"
+_CONTROL = r"[\x00-\x1f\x7f]"
 HEAD = "# Written by npudoctor (env.profile); `npudoctor undo` takes it back. The next run of the fix writes it anew.\n"
 
 
@@ -45,13 +45,13 @@ class Profile:
     def checked(self) -> Profile:
         """The same; raises Refused for a name that is none, or a value that no profile can hold."""
         for name in (*self.sets, *self.unsets, *self.appended):
-            if not _NAME.fullmatch(name):
+            if not re.fullmatch(_NAME, name):
                 raise Refused(f"{name!r} is no name of a variable")
         for name, value in (*self.sets.items(), *self.appended.items(), *self.repaired.items()):
-            if _CONTROL.search(value):
+            if re.search(_CONTROL, value):
                 raise Refused(f"the value of {name} holds a control character")
         for path in (self.settings.script if self.settings else None, self.nnal.set_env if self.nnal else None):
-            if path and _CONTROL.search(path):
+            if path and re.search(_CONTROL, path):
                 raise Refused("the path of set_env.sh holds a control character")
         return self
 

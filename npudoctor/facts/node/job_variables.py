@@ -62,10 +62,10 @@ _LONGEST = 4096
 _MOST_LINES = 20_000
 """Lines of a file that are read; a login file has hundreds."""
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
-_EXPORTED = re.compile(r"(?:^|[;&|({]|\b(?:then|else|do))\s*export\s+([^;&|#]*)")
-_NAMED = re.compile(r"(?<!\w)([A-Za-z_]\w*)=([^\s;&|)]*)")
-_MORE = re.compile(r"[;&|<>()`]|\\$")
+_ASSIGNMENT = r"(?s)([A-Za-z_]\w*)=(.*)"
+_EXPORTED = r"(?:^|[;&|({]|\b(?:then|else|do))\s*export\s+([^;&|#]*)"
+_NAMED = r"(?<!\w)([A-Za-z_]\w*)=([^\s;&|)]*)"
+_MORE = r"[;&|<>()`]|\\$"
 """A sign that a line may do more than set what it names: another command, a redirection, or one that goes on."""
 
 _EXPORT = (["export"], ["declare", "-x"], ["typeset", "-x"], ["readonly"])
@@ -126,13 +126,13 @@ def _settings(line: str) -> tuple[dict[str, str], bool]:
             break
     if words:
         words[-1] = words[-1].rstrip(";")
-    matches = [_ASSIGNMENT.fullmatch(word) for word in words if word]
+    matches = [re.fullmatch(_ASSIGNMENT, word) for word in words if word]
     if matches and all(matches):
         names = {match[1]: match[2] for match in matches if match}
         code = line.partition(" #")[0].strip().rstrip(";")
-        return names, not _MORE.search(code)
-    exported = (found[1] for found in _EXPORTED.finditer(line.partition(" #")[0]))
-    return {name: value.strip("'\"") for text in exported for name, value in _NAMED.findall(text)}, False
+        return names, not re.search(_MORE, code)
+    exported = (found[1] for found in re.finditer(_EXPORTED, line.partition(" #")[0]))
+    return {name: value.strip("'\"") for text in exported for name, value in re.findall(_NAMED, text)}, False
 
 
 def without(text: str, path: str, numbers: Iterable[int]) -> str:

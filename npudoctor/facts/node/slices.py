@@ -16,18 +16,18 @@ OF_A_CHIP = 16
 NO_HCCL = "only vNPUs here: they have no network port and do not support HCCL"
 HOST_PREFIX = "/dev/vdavinci"
 
-_TEMPLATE = re.compile(r"vir[0-9]{2}(?:_[0-9]{1,2}c)?(?:_[0-9]{1,3}g)?(?:_n?dvpp|_n?m)?", re.IGNORECASE)
+_TEMPLATE = r"(?i)vir[0-9]{2}(?:_[0-9]{1,2}c)?(?:_[0-9]{1,3}g)?(?:_n?dvpp|_n?m)?"
 
 
 def template_of(name: str | None) -> str | None:
     """The template in the name of a chip; None for a whole one."""
-    found = _TEMPLATE.search(name or "")
+    found = re.search(_TEMPLATE, name or "")
     return found[0] if found else None
 
 
 def whole_name(name: str | None) -> str | None:
     """The name of the chip without the template."""
-    return _TEMPLATE.sub("", name).strip(" -_") or None if name else name
+    return re.sub(_TEMPLATE, "", name).strip(" -_") or None if name else name
 
 
 def parent_number(slice_number: int) -> int:

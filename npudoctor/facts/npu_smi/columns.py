@@ -41,8 +41,8 @@ _PAIRS = {
     "mem": ("mem_used_mb", "mem_total_mb"),
     "hbm": ("hbm_used_mb", "hbm_total_mb"),
 }
-_GAP = re.compile(r"\s{2,}")
-_VALUE = re.compile(r"([^\s/]+)\s*/\s*([^\s/]+)|(\S+)")
+_GAP = r"\s{2,}"
+_VALUE = r"([^\s/]+)\s*/\s*([^\s/]+)|(\S+)"
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def _title() -> re.Pattern[str]:
 
 def columns_of(cell: str) -> Columns:
     """The columns that a cell of a header names."""
-    printed = [_COLUMN_OF.get("".join(title.split()).lower()) for title in _GAP.split(cell.strip())]
+    printed = [_COLUMN_OF.get("".join(title.split()).lower()) for title in re.split(_GAP, cell.strip())]
     if None not in printed:
         return tuple(printed)
     return tuple(_COLUMN_OF.get("".join(title.split()).lower()) for title in _title().findall(cell))
@@ -86,7 +86,7 @@ def _matched(columns: Columns, cell: str) -> Iterable[tuple[str | None, tuple[st
         return [(columns[0], (cell,))]
     if columns[-1:] == ("name",):
         return [(column, (text,)) for column, text in zip(columns, cell.split(None, len(columns) - 1), strict=False)]
-    values = [(used, total) if total else (single,) for used, total, single in _VALUE.findall(cell)]
+    values = [(used, total) if total else (single,) for used, total, single in re.findall(_VALUE, cell)]
     if len(values) == len(columns) and all(
         (len(value) == 2) is (column in _PAIRS) or word(value[0]) is None
         for column, value in zip(columns, values, strict=True)

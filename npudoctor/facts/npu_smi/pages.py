@@ -9,7 +9,7 @@ from npudoctor.facts.cells import integer, lines_of, word
 from npudoctor.facts.npu_smi.failure import line_of_failure, not_a_page
 from npudoctor.records import record
 
-_FIELD = re.compile(r"\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)", re.ASCII)
+_FIELD = r"(?a)\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)"
 _NO_CARD = "There is no NPU card on this server"
 
 
@@ -101,7 +101,7 @@ def fields_of(text: str) -> Iterator[tuple[str, list[str]]]:
     """
     key, value, margin = "", [""], 0
     for line in filter(str.strip, lines_of(text)):
-        found = _FIELD.fullmatch(line.rstrip())
+        found = re.fullmatch(_FIELD, line.rstrip())
         indent = len(line) - len(line.lstrip())
         if key and not found and (line.lstrip().startswith(":") or indent > margin + 1):
             value.append(line.strip(" \t:"))

@@ -130,7 +130,7 @@ _POWER = titles(
 )
 _VOLTAGE = titles({"Voltage(V)": "volts"}, decimal)
 _TEMPERATURE = titles({"NPU Temperature (C)": "temp_c", "Temperature (C)": "temp_c"})
-_SENSOR = re.compile(r"(\S{1,8})\s+\(C\)")
+_SENSOR = r"(\S{1,8})\s+\(C\)"
 
 
 def _read(kind: type[_Measured], text: str, known: Titles, page: str) -> _Measured:
@@ -159,7 +159,7 @@ def parse_voltage(text: str) -> Voltage:
 def parse_temperature(text: str) -> Temperature:
     """Read a page of `npu-smi info -t temp`; the sensors of the MCU are before its name."""
     said = [(title, lines[0]) for title, lines in fields_of(text)]
-    sensors = {found[1]: integer(value) for title, value in said if (found := _SENSOR.fullmatch(title))}
+    sensors = {found[1]: integer(value) for title, value in said if (found := re.fullmatch(_SENSOR, title))}
     pairs = pairs_of(text)
     there = {title for title, _ in pairs}
     if not (there & _TEMPERATURE.keys() or sensors) or "memoryusagerate(%)" in there or "chiplogicid" in there:
@@ -238,7 +238,7 @@ def parse_superpod(text: str) -> SuperPod:
     return SuperPod(**{name: integer(page.get(normal(title))) for title, name in _SUPERPOD.items()})
 
 
-_EVENT = re.compile(r"\bevent id=0x([0-9A-Fa-f]{1,8})\b(.*)")
+_EVENT = r"\bevent id=0x([0-9A-Fa-f]{1,8})\b(.*)"
 
 
 def parse_fault_events(text: str) -> FaultEvents:
@@ -247,7 +247,7 @@ def parse_fault_events(text: str) -> FaultEvents:
     count = page.get(normal("Fault Event Count"))
     if count is None and normal("Fault Event Information") not in page:
         raise not_a_page("this is not a page of npu-smi info -t current-fault-event", text)
-    found = [event for line in lines_of(text) if (event := _EVENT.search(line))]
+    found = [event for line in lines_of(text) if (event := re.search(_EVENT, line))]
     return FaultEvents(count=integer(count), events=tuple(_event(event[1], event[2]) for event in found))
 
 

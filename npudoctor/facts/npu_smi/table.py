@@ -94,11 +94,11 @@ class NpuSmiInfo:
         return "npu-smi info"
 
 
-_VERSIONS = re.compile(r"npu-smi\s+(?:(\S+)\s+)?Version\s*:\s*(\S*)")
-_IDLE = re.compile(r"No running processes found in NPU\s*([0-9]{1,9})\b")
+_VERSIONS = r"npu-smi\s+(?:(\S+)\s+)?Version\s*:\s*(\S*)"
+_IDLE = r"No running processes found in NPU\s*([0-9]{1,9})\b"
 _BARS = str.maketrans("│┃｜", "|||")
 _DIGIT = re.compile("[0-9]")
-_TEXT = re.compile(r"\w")
+_TEXT = r"\w"
 
 
 def parse_info(text: str) -> NpuSmiInfo:
@@ -135,7 +135,7 @@ class _Table:
         cells = _cells(line, is_last=is_last)
         if cells:
             self._row(number, cells)
-        elif line.strip() and (not _TEXT.search(line) or ".." in line or "…" in line):
+        elif line.strip() and (not re.search(_TEXT, line) or ".." in line or "…" in line):
             self._close()
 
     def result(self, lines: Sequence[str]) -> NpuSmiInfo:
@@ -156,9 +156,9 @@ class _Table:
         )
 
     def _row(self, number: int, cells: list[str]) -> None:
-        if versions := _VERSIONS.search(cells[0]):
+        if versions := re.search(_VERSIONS, cells[0]):
             self._versions = word(versions[1]), word(versions[2])
-        elif idle := _IDLE.search(cells[0]):
+        elif idle := re.search(_IDLE, cells[0]):
             self._close()
             self._idle = {**(self._idle or {}), int(idle[1]): None}
         elif not any(map(_DIGIT.search, cells)):
@@ -259,7 +259,7 @@ def _tells_of_a_chip(upper: Mapping[str, str]) -> bool:
 def _cells(line: str, *, is_last: bool) -> list[str]:
     """The cells of a row; none for any other line. The last row of a text may be cut: what no bar closes is dropped."""
     row = line.translate(_BARS).strip(" \t>#\\`")
-    if not row.startswith("|") or not _TEXT.search(row):
+    if not row.startswith("|") or not re.search(_TEXT, row):
         return []
     cells = [cell.strip(" \t\\") for cell in row.split("|")[1:]]
     return cells[:-1] if is_last or not cells[-1] else cells

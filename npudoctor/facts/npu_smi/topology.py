@@ -11,7 +11,7 @@ from npudoctor.records import record
 
 _LABEL = re.compile(r"(?:NPU|Phy-ID|NIC)[0-9]{1,9}")
 _LINK = re.compile(r"[A-Za-z][\w/+.-]{0,15}|-", re.ASCII)
-_CPUS = re.compile(r"[0-9][0-9,\s-]*")
+_CPUS = r"[0-9][0-9,\s-]*"
 
 
 @record(frozen=True)
@@ -47,7 +47,7 @@ def parse_topology(text: str) -> Topology:
             labels, rows, near = list(dict.fromkeys(titles)), {}, {}
         elif words and words[0] in labels:
             device, links, cpus = words[0], words[1 : len(labels) + 1], " ".join(words[len(labels) + 1 :])
-            if _fits(links, labels, device) and (_CPUS.fullmatch(cpus) or word(cpus) is None):
+            if _fits(links, labels, device) and (re.fullmatch(_CPUS, cpus) or word(cpus) is None):
                 rows[device] = links
                 near |= {device: cpus} if word(cpus) else {}
     devices = tuple(label for label in labels if not label.startswith("NIC"))

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from npudoctor.facts.cells import lines_of
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
 
-_BORDER = re.compile(r"(?=[|\s]*[+=\-─━═])[+|=\-─━═\s]*")
+_BORDER = r"(?=[|\s]*[+=\-─━═])[+|=\-─━═\s]*"
 _DOUBLE = re.compile("[=═]")
-_IN_TABLE = re.compile(r"[|│┃｜+=\-─━═]")
+_IN_TABLE = r"[|│┃｜+=\-─━═]"
 _SHOWS_PROCESSES_FROM = 23
 """From this major version on every npu-smi ends with a table of processes."""
 
@@ -23,11 +23,11 @@ def is_cut(text: str, info: NpuSmiInfo) -> bool:
     What stands around the table, as messages of the driver do, is no part of it. A text that was copied without its
     last line, and speaks of the processes on every NPU, is whole.
     """
-    lines = [row for line in lines_of(text) if _IN_TABLE.match(row := line.strip())]
+    lines = [row for line in lines_of(text) if re.match(_IN_TABLE, row := line.strip())]
     if not lines:
         return False
-    borders = [line for line in lines if _BORDER.fullmatch(line)]
-    if _BORDER.fullmatch(lines[-1]) and len(lines[-1]) >= len(borders[0]):
+    borders = [line for line in lines if re.fullmatch(_BORDER, line)]
+    if re.fullmatch(_BORDER, lines[-1]) and len(lines[-1]) >= len(borders[0]):
         silent = _last_without_processes(info)
         return (
             _ends_within_an_npu(borders, info)

@@ -18,7 +18,7 @@ from npudoctor.sdk import Host, Unavailable, probe
 
 _KERNELS = "op_impl/ai_core/tbe/kernel"
 _CUSTOM_PATHS = "ASCEND_CUSTOM_OPP_PATH"
-_BUILT_FOR = re.compile(r"^__(?:soc_version|device_type)__\s*=\s*['\"]([A-Za-z0-9_-]{1,40})['\"]", re.MULTILINE)
+_BUILT_FOR = r"(?m)^__(?:soc_version|device_type)__\s*=\s*['\"]([A-Za-z0-9_-]{1,40})['\"]"
 _FAMILIES = {
     "ascend910_93": "A3",
     "ascend910_95": "950",
@@ -78,7 +78,7 @@ def operator_builds(host: Host, python: TargetPython, environment: JobEnvironmen
 def _of_vllm_ascend(host: Host, folder: str) -> Iterator[OperatorBuild]:
     info = f"{folder}/_build_info.py"
     with contextlib.suppress(Unavailable):
-        if host.exists(info) and (chip := _BUILT_FOR.search(host.read(info))):
+        if host.exists(info) and (chip := re.search(_BUILT_FOR, host.read(info))):
             yield _build("vllm-ascend", info, (chip[1],))
     vendors = f"{folder}/_cann_ops_custom/vendors"
     with contextlib.suppress(Unavailable):

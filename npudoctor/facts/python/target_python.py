@@ -18,7 +18,7 @@ OLDEST = (3, 7)
 """The oldest Python for which torch_npu has ever had wheels."""
 
 _CONDA_ROOTS = ("miniforge3", "miniconda3", "anaconda3", "mambaforge", "miniforge", "miniconda", "anaconda", "conda")
-_TORCH_NPU = re.compile(r"torch_npu(-[^/]*)?\.(dist-info|egg-info|egg|egg-link)", re.I)
+_TORCH_NPU = r"(?i)torch_npu(-[^/]*)?\.(dist-info|egg-info|egg|egg-link)"
 
 
 @record(frozen=True, kw_only=True)
@@ -230,7 +230,7 @@ def _holds_torch_npu(host: Host, python: str) -> bool:
     """Whether metadata of torch_npu is in one of its package folders; nothing is run."""
     for folder in package_folders(host, python):
         with contextlib.suppress(Unavailable):
-            if any(_TORCH_NPU.fullmatch(name) for name in host.list_dir(folder)):
+            if any(re.fullmatch(_TORCH_NPU, name) for name in host.list_dir(folder)):
                 return True
     return False
 

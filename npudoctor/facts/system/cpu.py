@@ -9,7 +9,7 @@ from typing import Any
 from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
-_PART = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_PART = r"([0-9]+)(?:-([0-9]+))?"
 MOST_CPUS = 1 << 16
 
 
@@ -31,7 +31,7 @@ def parse_cpus(text: str) -> frozenset[int]:
     """Read a list as the kernel writes it: 0-23,48."""
     found: set[int] = set()
     for part in text.strip().split(",") if text.strip() else []:
-        match = _PART.fullmatch(part.strip())
+        match = re.fullmatch(_PART, part.strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last >= MOST_CPUS:
             raise ParseError(f"{part!r} is not a list of processors", line_number=1, line=text)

@@ -51,10 +51,9 @@ tail -n 12 "$dir/log"
 exit 1
 """
 """What is run with the folder of a kernel's headers as its argument."""
-_LEADS = re.compile(
-    r"^(?:-?include|sinclude|export|[A-Za-z_]{1,40})[ \t:?=]{1,9}"
-    r"(?:[A-Za-z_]{1,40}[ \t:?=]{1,9})?(/(?!dev/)[\w./+-]{1,400})",
-    re.M,
+_LEADS = (
+    r"(?m)^(?:-?include|sinclude|export|[A-Za-z_]{1,40})[ \t:?=]{1,9}"
+    r"(?:[A-Za-z_]{1,40}[ \t:?=]{1,9})?(/(?!dev/)[\w./+-]{1,400})"
 )
 MOST_PATHS = 64
 _FOREIGN = (*("(", "!", "-uid", "0", "-o", "(", "-perm", "-0020", "!", "-gid", "0", ")", "-o", "-perm", "-0002", ")"),)
@@ -151,7 +150,7 @@ def _obeyed(host: Host, folder: str) -> list[str]:
     text = ""
     with contextlib.suppress(Unavailable):  # then make cannot read it either
         text = host.read_part(makefile, 0, 1 << 17).decode("utf-8", "replace")
-    return [folder, makefile, f"{posixpath.dirname(folder)}/source", *_LEADS.findall(text)[:MOST_PATHS]]
+    return [folder, makefile, f"{posixpath.dirname(folder)}/source", *re.findall(_LEADS, text)[:MOST_PATHS]]
 
 
 def _changed_by(host: Host, paths: list[str]) -> str | None:

@@ -22,7 +22,7 @@ from npudoctor.host.live.opening import Place, opened, path_of
 from npudoctor.host.live.trust import entry_of
 from npudoctor.privacy.command_lines import LONGEST_LINE, reduced, shown
 
-_LEFTOVER = re.compile(r"\.npudoctor-\d+")
+_LEFTOVER = r"\.npudoctor-\d+"
 
 
 class Changes(Apart):
@@ -126,7 +126,7 @@ class Changes(Apart):
             finally:
                 os.close(folder)
             for entry in names:
-                if entry.startswith(f"{place.name}.") and _LEFTOVER.fullmatch(entry[len(place.name) :]):
+                if entry.startswith(f"{place.name}.") and re.fullmatch(_LEFTOVER, entry[len(place.name) :]):
                     os.unlink(entry, dir_fd=place.folder)
 
     def set_sysctl(self, key: str, value: str) -> None:

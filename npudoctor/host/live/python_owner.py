@@ -39,14 +39,14 @@ HANDED_ON = (
 """Of root's own variables, those that a Python of another user gets: the rest may hold a secret."""
 
 _SEPARATORS = {"LD_PRELOAD": "[: ]", "LD_AUDIT": "[: ]", "LD_LIBRARY_PATH": "[:;]"}
-_LITERAL = re.compile(r"['\"](/[^'\"\n]{1,4096})['\"]")
+_LITERAL = r"['\"](/[^'\"\n]{1,4096})['\"]"
 _FILE_LIMIT = 1 << 20
 
 
 Start = Callable[[str, Mapping[str, str]], Collection[str]]
 """Starts a Python as a user who owns nothing, with these variables; the absolute paths that it looks at."""
 
-_PTH_OF_TOOLS = re.compile(
+_PTH_OF_TOOLS = (
     r"import (_virtualenv|(__editable__\w+_finder); ?\2\.install\(\)|os; ?var = 'SETUPTOOLS_USE_DISTUTILS'.*)\s*"
 )
 """What virtualenv and setuptools write: it leads nowhere, or to the folders that the module names."""
@@ -164,7 +164,7 @@ def _has_code(python: str, variables: Mapping[str, str]) -> bool:
     prefixes = [os.path.realpath(prefix) for prefix in _prefixes(list(_programs(python)))]
     bases = (variables.get("PYTHONUSERBASE", ""), posixpath.join(variables.get("HOME", "/"), ".local"))
     return any(
-        line.startswith(("import ", "import\t")) and not _PTH_OF_TOOLS.fullmatch(line)
+        line.startswith(("import ", "import\t")) and not re.fullmatch(_PTH_OF_TOOLS, line)
         for prefix in dict.fromkeys([*prefixes, *filter(None, bases)])
         for path in _pth_files(prefix)
         for line in _lines(path)
@@ -251,9 +251,9 @@ def _named_by_pth(folder: str, path: str) -> Iterator[str]:
     """The folders that a .pth file adds, or that are in the module that it imports (editable installs)."""
     for line in _lines(path):
         if line.startswith(("import ", "import\t")):
-            yield from _LITERAL.findall(line)
+            yield from re.findall(_LITERAL, line)
             for module in re.findall(r"import\s+(\w+)", line):
-                yield from _LITERAL.findall("\n".join(_lines(f"{folder}/{module}.py")))
+                yield from re.findall(_LITERAL, "\n".join(_lines(f"{folder}/{module}.py")))
         elif line.strip() and not line.startswith("#"):
             yield posixpath.join(folder, line.strip())
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from npudoctor.knowledge import table
 from npudoctor.records import record
 
-_HEX = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE)
+_HEX = r"(?i)(?:0x)?([0-9a-f]{8})"
 _IN_TEXT = (
     r"(?:\b[Hh]ccl\w{0,64}(?:\([^\n]{0,300}?\))?, error code is|\bhcclRet ->) (?P<ret>\d{1,2})\b"
     r"|(?:err(?:or)? ?code(?: is)?|ret(?:code)?(?: is)?|result|failed)\s{0,8}[=:\[(]?\s{0,8}(?P<number>-?\d{4,6})\b"
@@ -106,7 +106,7 @@ def spelled_in(text: str) -> Iterator[tuple[int, str]]:
 def normalised(code: str | int) -> str:
     """The spelling of the table: capitals, a chip's code without 0x."""
     text = str(code).strip()
-    chip = _HEX.fullmatch(text)
+    chip = re.fullmatch(_HEX, text)
     return chip[1].upper() if chip else " ".join(text.upper().split()).replace("HCCN", "hccn")
 
 
