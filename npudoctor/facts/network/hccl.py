@@ -155,7 +155,8 @@ class Choice:
 def choose(interfaces: Interfaces, rule: NameRule | None = None, family: int = 4) -> Choice | None:
     """The interface that HCCL takes: with a rule the first one that it lets pass, else the first by name that is
     neither docker's nor the loopback, then docker's, then the loopback. An address of IP version `family` comes first,
-    then one of the other version. None where there is nothing to take."""
+    then one of the other version (FindHostIpByIfName and FindHostIPByNicClass in HCCL's bootstrap_ip.cc). None where
+    there is nothing to take."""
     named = [one for one in interfaces.interfaces if one.up and (rule is None or rule.takes(one.name))]
     if rule is None:
         named.sort(key=lambda one: (_rank(one.name), one.name))
