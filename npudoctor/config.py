@@ -20,13 +20,13 @@ from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
 from npudoctor.models import Section, adapter
 from npudoctor.records import field
-from npudoctor.sdk import Check
 from npudoctor.value_rules import After, Before, Between
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from npudoctor.daemon_config import AutoFix, DaemonSettings
+    from npudoctor.sdk import Check
 
 SYSTEM = "/etc/npudoctor/config.toml"
 ACROSS_NODES = ("fleet.", "fleet_")

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from npudoctor import config as site
 from npudoctor.change_control import ChangeControl
 from npudoctor.cli.output import UsageError, say
-from npudoctor.facts.python import target_python
 from npudoctor.host import Because, Host, Unavailable, real_path
 from npudoctor.host.live import accounts
-from npudoctor.plugins import Catalog
 from npudoctor.records import replace
-from npudoctor.sdk import PROFILES, Options
 
 if TYPE_CHECKING:
     from npudoctor.cli.parsing import OptionGroup
     from npudoctor.facts.node.staged_packages import StagedPackages
+    from npudoctor.plugins import Catalog
+    from npudoctor.sdk import Options
 
 CHIPS_FROM = ("auto", "dcmi", "npu-smi")
 ROLES = ("auto", "full", "driver-only")
@@ -179,6 +178,8 @@ def compare_names(args: argparse.Namespace, config: site.Config, catalog: Catalo
 
 def options(args: argparse.Namespace, config: site.Config) -> Options:
     """The user's settings; the command line before the configuration."""
+    from npudoctor.sdk import PROFILES, Options  # here, because the interface draws its first frame without it
+
     profile = getattr(args, "profile", None) or config.profile
     assert profile in PROFILES
     return Options(
@@ -297,6 +298,8 @@ def _must_be_a_python(host: Host, told: Options) -> None:
         told, source = replace(told, python=named), f"NPUDOCTOR_PYTHON={named}"
     if named is None:
         return
+    from npudoctor.facts.python import target_python
+
     meant = target_python.target_python(host, told, None)
     try:
         found = target_python.python_environment(host, meant)
