@@ -8,7 +8,7 @@ WITH_OPTIONS_OF_DOCKER = Sentence(
 )
 WITH_ASCEND_RUNTIME = Sentence("{command} IMAGE  # or so, with the ascend runtime; IMAGE as before")
 ASK_THE_OPERATOR = Sentence(
-    "Only the operator of this platform can change how this notebook is started; text to send: “{request}”"
+    "Only the operator of this platform can change how this notebook is started. Text to send: “{request}”"
 )
 
 # of a pod

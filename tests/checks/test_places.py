@@ -57,7 +57,7 @@ def test_a_remedy_can_be_carried_out_where_one_stands(said: dict[str, Any], plac
         assert place != "lxc" or "docker run" not in words or "as for docker" in words, finding.code
         assert finding.hint
         if place == "notebook":
-            assert "text to send: “" in finding.hint, finding.code
+            assert "Text to send: “" in finding.hint, finding.code
 
 
 def test_the_line_of_everyone_does_not_apply_to_root() -> None:
