@@ -19,7 +19,8 @@ NO_PACKAGES = Message(
 UNUSABLE = Message(
     "install.packages/unusable",
     summary="{count:A package|Packages} in the folder unusable: {names}",
-    hint="Download {count:it|them} again, and compare the size and the checksum with the vendor's page.",
+    hint="Download {count:it|them} again, and compare the size and the checksum with the vendor's page. "
+    "If {count:it|one} cannot be read, allow it to this user, or check as root.",
     severity=Severity.WARNING,
 )
 

@@ -113,6 +113,7 @@ class Prepared:
         if self.plan is not None and self.plan.refused:
             found.append(f"refused: {'; '.join(self.plan.refused)}")
         found += [f"checksum of {posixpath.basename(one.path)} wrong" for one in self.sums if one.matches is False]
+        found += [f"checksum of {posixpath.basename(one.path)} not known" for one in self.sums if one.problem]
         found += self.absent
         found += [f"{name} has found an error" for name in self.blocked]
         return found
@@ -281,8 +282,10 @@ def _checksum(host: Host, path: str) -> setup_text.Checksum:
     found = digest.hexdigest()
     for suffix in ("sha256", "sha256sum"):
         try:
+            if not host.exists(f"{path}.{suffix}"):
+                continue
             said = host.read_bytes(f"{path}.{suffix}", limit=4096).decode("ascii", "replace").lower()
-        except Unavailable:
-            continue
+        except Unavailable as why:
+            return setup_text.Checksum(path, found, None, why.reason)
         return setup_text.Checksum(path, found, found in said.split())
     return setup_text.Checksum(path, found)

@@ -30,7 +30,9 @@ _PURPOSE = {
 
 @record(frozen=True)
 class Checksum:
-    """The SHA-256 of a file, and whether a checksum file beside it says the same; None where there is none."""
+    """The SHA-256 of a file, and whether a checksum file beside it says the same; None where there is none.
+
+    `problem` says why one of the two cannot be read."""
 
     path: str
     sha256: str | None
@@ -265,7 +267,5 @@ def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
 
 def _sum(one: Checksum) -> str:
     name = visible(posixpath.basename(one.path))
-    if one.sha256 is None:
-        return f"{name}: {visible(one.problem or 'not read')}"
     said = {None: "no checksum file beside it", True: "as in its checksum file", False: "NOT as in its checksum file"}
-    return f"{one.sha256}  {name}  ({said[one.matches]})"
+    return f"{one.sha256 or 'not known'}  {name}  ({visible(one.problem or said[one.matches])})"

@@ -25,6 +25,8 @@ def this_machine() -> LocalHost:
 
 def staged_in(folders: Sequence[str]) -> StagedPackages:
     """The packages in folders of this machine; raises UsageError for one that cannot be listed."""
+    if "" in folders:  # such as "$REPO" of a script that has not set it
+        raise UsageError("--packages '': expected a folder with package files")
     host = this_machine()
     try:
         return read_folders(host, [os.path.abspath(folder) for folder in folders])

@@ -62,11 +62,11 @@ def _walk(host: Host, folder: str) -> Iterator[tuple[str, FileStat | None, str |
             continue
         for name in names:
             path = posixpath.join(here, name)
+            target = host.read_link(path)
             try:
-                target = host.read_link(path)
                 stat = host.stat(path)
             except Unavailable as why:
-                yield path, None, f"cannot be read: {why.reason}"
+                yield path, None, f"a link to {target}: {why.reason}" if target else why.reason
                 continue
             if stat.kind == "dir":
                 if target is not None:
@@ -91,7 +91,7 @@ def identified(host: Host, path: str, name: str, stat: FileStat) -> Package | Ot
         try:
             header = read_header(of_host(host, path, stat.size))
         except Unavailable as why:
-            header = Header(kind="unread", problem=f"cannot be read: {why.reason}")
+            header = Header(kind="unread", problem=why.reason)
     found = told.combined(path, parse_name(name), header, stat.size)
     if isinstance(found, Package) and found.usable and stat.size > LARGEST_BYTES:
         return replace(found, problem=f"{stat.size >> 30} GiB: larger than any package")

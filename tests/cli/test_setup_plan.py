@@ -93,6 +93,19 @@ def test_a_wrong_checksum_file_makes_the_plan_incomplete(npudoctor: Command, tmp
     ran = npudoctor(*words)
     assert ran.code == 1
     assert "NOT as in its checksum file" in ran.out
+    (tmp_path / f"{DRIVER}.sha256").unlink()
+    os.mkfifo(tmp_path / f"{DRIVER}.sha256")
+    ran = npudoctor(*words)
+    assert ran.code == 1
+    assert f"{digest}  {DRIVER}  ({tmp_path}/{DRIVER}.sha256 is not a regular file)\n" in ran.out
+    assert f"the plan is not complete: checksum of {DRIVER} not known\n" in ran.out
+
+
+@pytest.mark.parametrize("words", [("packages",), ("setup", "--dry-run", "--packages"), ("check", "--packages")])
+def test_an_empty_name_is_no_folder(npudoctor: Command, words: tuple[str, ...]) -> None:
+    ran = npudoctor(*words, "")
+    assert (ran.code, ran.out) == (2, "")
+    assert "expected a folder with package files" in ran.err
 
 
 def test_two_sets_are_a_choice_and_expect_makes_it(npudoctor: Command, tmp_path: Path) -> None:

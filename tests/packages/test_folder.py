@@ -15,6 +15,7 @@ from npudoctor.host.live.local import LocalHost
 from npudoctor.packages import folder as folders
 from npudoctor.packages.folder import read_folders
 from npudoctor.packages.reading import BUDGET_BYTES
+from tests.plain_user import ALICE, as_root
 
 from . import build
 
@@ -206,18 +207,27 @@ def test_links_pipes_and_unfinished_files(tmp_path: Path) -> None:
     found = read(repo)
     assert sorted(package.component for package in found.packages) == ["driver", "firmware"]
     assert what(repo, "latest.run") == f"a link to {DRIVER}, which is here too"
-    assert what(repo, "gone.run").startswith("cannot be read")
-    assert what(repo, "loop").startswith("cannot be read")
+    assert what(repo, "gone.run") == f"a link to nowhere: {repo}/gone.run does not exist"
+    assert what(repo, "loop").startswith("a link to loop: ")
     assert what(repo, "folder") == "a link to a folder; name the folder itself"
     assert what(repo, "Ascend-cann-toolkit_8.5.0_linux-aarch64.run") == "not a regular file (fifo)"
     assert what(repo, f"{DRIVER}.crdownload") == "an unfinished download"
 
 
-def test_unreadable_files_are_said(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root reads every file")
-    build.driver(tmp_path, DRIVER, "25.5.2").chmod(0)
-    assert str(only(tmp_path).problem).startswith("cannot be read")
+@as_root
+def test_what_a_user_cannot_read_is_said_once(open_folder: Path) -> None:
+    path = build.driver(open_folder, DRIVER, "25.5.2")
+    path.chmod(0)
+    for name, mode in (("closed", 0o700), ("listed", 0o744)):
+        (open_folder / name).mkdir(mode=mode)
+        (open_folder / name / "torch.whl").touch()
+    os.seteuid(ALICE)
+    try:
+        assert only(open_folder).problem == f"{path} cannot be read by {ALICE}"
+        assert what(open_folder, "closed") == f"{open_folder}/closed cannot be read by {ALICE}"
+        assert what(open_folder, "torch.whl") == f"{open_folder}/listed/torch.whl cannot be read by {ALICE}"
+    finally:
+        os.seteuid(0)
 
 
 def test_huge_files_are_read_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
