@@ -187,6 +187,20 @@ def test_a_table_with_a_mistake_is_refused_with_its_line(table: str, said: str) 
     assert state(host) == before
 
 
+def test_an_npu_that_has_its_address_and_what_the_table_does_not_name_stay() -> None:
+    host = node("")
+    has = [chip.address for chip in inside(host)._node.chips[:2]]
+    old = host.read(CONF)
+    changed = has[1].rpartition(".")[0] + ".177"
+    table = f"device,address,netmask\n0,{has[0]},255.255.255.0\n1,{changed},255.255.255.0\n"
+    host.write_file("/etc/site/npus.csv", table.encode())
+    made = planned(host)
+    assert made.refused is None and made.preview.count("$ hccn_tool") == 1
+    assert last(runner.apply(CATALOG, host, made, Options())).outcome is Outcome.APPLIED
+    assert host.read(CONF) == old.replace(f"address_1={has[1]}\n", f"address_1={changed}\n")
+    assert "gateway_1=" in old and changed not in old
+
+
 def test_an_address_that_another_npu_of_this_node_keeps_is_refused() -> None:
     host = node("")
     kept = inside(host)._node.chips[5].address
