@@ -145,9 +145,9 @@ def begin(
         write(f"stopped before it, started after the proof: {visible(one.name)}\n")
     _confirm_host(args, host)
     record = _record(host, journal, steps, options, digest)
-    for older, words in replaced.items():
-        journal.mark(older, REPLACED, f"{words} {record.id}")
     opening.open_run(journal, record, described, steps, stop, caller.containers(), image)
+    for older, words in replaced.items():  # not before: what is refused here leaves them as they are
+        journal.mark(older, REPLACED, f"{words} {record.id}")
     with contextlib.suppress(Unavailable, OSError, Refused):
         host.remove(SET_UP)
     return _followed(host, journal, record.id, caller)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from npudoctor.fixer import serialise
-from npudoctor.fixer.journal import HELD, Journal
+from npudoctor.fixer.journal import HELD, STOPPED, Journal
 from npudoctor.host import Refused
 from npudoctor.records import record
 
@@ -92,10 +92,15 @@ class Ended:
 
 
 def held(journal: Journal) -> str | None:
-    """The newest installation on this node that is not done; None where there is none."""
+    """The newest installation on this node that is not done; None where there is none.
+
+    One that was stopped before it had a plan is none: the one before it may still wait to be verified.
+    """
     for run in reversed(journal.runs()):
         status = journal.status(run)
-        if status is not None and status.status in HELD and not journal.elsewhere(run):
+        if status is None or status.status not in HELD or journal.elsewhere(run):
+            continue
+        if status.status != STOPPED or journal.kept(run, PLAN) is not None:
             return run
     return None
 

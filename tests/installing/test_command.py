@@ -216,6 +216,26 @@ def test_a_stopped_installation_gives_way_to_one_that_is_confirmed_anew(
     assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (2, 1)
 
 
+def test_one_that_cannot_be_opened_leaves_the_one_before_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    given.wrong.append("NPU 1 is missing (npu.count)")
+    assert given.install() == 1
+    given.host.boot = "33333333-3333-3333-3333-333333333333"
+    assert given.go_on(resume=True) == 1
+    again = Given(tmp_path, monkeypatch)
+    again.host.boot = given.host.boot
+    path = next(iter(again.sums))
+    (tmp_path / path.lstrip("/")).write_bytes(b"another")
+    with pytest.raises(Refused, match="has changed"):
+        again.install()
+    assert again.statuses() == ["stopped", "stopped"]
+    assert again.go_on(resume=True) == 0
+    assert again.statuses() == ["done", "stopped"]
+    assert capsys.readouterr().out.endswith("READY\n")
+
+
 def test_a_site_that_asks_for_a_reason_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = Given(tmp_path, monkeypatch)
     given.options = Options(changes=ChangeControl(require_reason=True))
