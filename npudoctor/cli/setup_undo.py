@@ -8,7 +8,7 @@ from npudoctor.cli import setup_install
 from npudoctor.cli.output import write
 from npudoctor.control_characters import visible
 from npudoctor.fixer import control
-from npudoctor.fixer.journal import OF_INSTALLATION, REPLACED, RUNNING, Journal
+from npudoctor.fixer.journal import OF_INSTALLATION, RUNNING, Journal
 from npudoctor.host import Host, MutableHost, Refused
 from npudoctor.installing import undoing
 
@@ -26,7 +26,7 @@ def is_installation(host: Host, args: argparse.Namespace) -> bool:
         return False
     journal = Journal(host, args.state)
     status = journal.status(args.run_id) if args.run_id in journal.runs() else None
-    return status is not None and status.status in OF_INSTALLATION and status.status not in (RUNNING, REPLACED)
+    return status is not None and status.status in OF_INSTALLATION and status.status != RUNNING
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from npudoctor.cli import setup_undo
 from npudoctor.host import Refused
-from npudoctor.installing import run, undoing
+from npudoctor.installing import conditions, run, undoing
 from npudoctor.records import replace
 from tests.plain_user import as_root
 
@@ -130,6 +130,22 @@ def test_a_failed_upgrade_that_left_no_driver_is_undone_by_a_full_installation(
     assert undo(given) == 0
     assert (tmp_path / INFO).read_text() == "Version=25.3.1\n"
     assert (tmp_path / "ran-driver").read_text() == "--upgrade\n--full\n"
+
+
+def test_what_did_nothing_does_not_take_the_way_back_of_the_run_that_it_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Given(tmp_path, monkeypatch, "fails")
+    driver_alone(given, upgrade="25.3.1")
+    assert given.install() == 6
+    with monkeypatch.context() as held:
+        held.setattr(run.Installation, "_let_go", lambda self: conditions.refuse_holders(["python3 pid 9"]))
+        assert given.install() == 6
+    assert given.statuses() == ["replaced", "stopped"]
+    assert undo(given) == 0
+    assert (tmp_path / INFO).read_text() == "Version=25.3.1\n"
+    with pytest.raises(Refused, match="nothing of it can be undone"):
+        undo(given)
 
 
 def test_what_was_installed_since_is_undone_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
