@@ -107,6 +107,20 @@ def wanted(purpose: str, only: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(name for name in PARTS if name in (only or PARTS) and name not in left_out)
 
 
+def _same(package: Package, staged: StagedPackages) -> list[str]:
+    """The files that could stand for a package: npudoctor does not choose between them. Wheels are chosen by pip."""
+    if package.component in ("torch", "torch_npu"):
+        return [package.path]
+    return [
+        one.path
+        for one in staged.usable
+        if (one.component, one.format, one.patch) == (package.component, package.format, None)
+        and canonical(one.version or "") == canonical(package.version or "")
+        and (one.arch == package.arch or None in (one.arch, package.arch))
+        and (not one.families or not package.families or set(one.families) & set(package.families))
+    ]
+
+
 def _step(component: str, package: Package, chosen: PackageSet, staged: StagedPackages, node: Node) -> PlanStep | str:
     """A step; else why there is none, after a `=` where the part is installed already."""
     row = knowledge.install().component(component)
@@ -122,6 +136,8 @@ def _step(component: str, package: Package, chosen: PackageSet, staged: StagedPa
         return f"={row.title} {now}"
     elif now is not None and component in ("driver", "firmware") and _older(then, now, component):
         return f"{row.title}: {then} is older than the installed {now}; npudoctor plans no downgrade"
+    if len(same := _same(package, staged)) > 1:
+        return f"{row.title}: {len(same)} files are {then} ({', '.join(same)}); keep one of them in the folder"
     root = node.cann_root if component in ("ops", "kernels", "nnal") and chosen.of("toolkit") is None else _root(chosen)
     words = {
         "file": package.path,

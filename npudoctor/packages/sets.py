@@ -73,6 +73,7 @@ class _Group:
 def package_sets(staged: StagedPackages, node: Node, *, cann: str | None = None) -> Found:
     """The sets for a node; `cann` keeps those with this CANN."""
     fitting = [package for package in staged.usable if why_not(package, node) is None and not package.patch]
+    fitting.sort(key=lambda package: package.format != "run")  # only a .run is installed
     drivers = list(_drivers(fitting))
     canns = [group for group in _canns(fitting, node, drivers) if cann is None or _same_version(group, cann)]
     wheels = list(_wheels(fitting))

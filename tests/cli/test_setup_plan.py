@@ -108,6 +108,18 @@ def test_an_empty_name_is_no_folder(npudoctor: Command, words: tuple[str, ...]) 
     assert "expected a folder with package files" in ran.err
 
 
+@pytest.mark.parametrize("name", ["renamed.run", f"below/{DRIVER}"])
+def test_two_files_of_one_version_are_not_chosen_from(npudoctor: Command, tmp_path: Path, name: str) -> None:
+    build.a2_release(tmp_path)
+    other = tmp_path / name
+    other.parent.mkdir(exist_ok=True)
+    other.write_bytes((tmp_path / DRIVER).read_bytes().replace(b"echo", b"ECHO"))
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    assert ran.code == 1
+    assert f"NPU driver: 2 files are 25.5.2 ({tmp_path}/" in ran.out
+    assert "the plan is not complete: refused: NPU driver: 2 files are 25.5.2" in ran.out
+
+
 def test_two_sets_are_a_choice_and_expect_makes_it(npudoctor: Command, tmp_path: Path) -> None:
     build.a2_release(tmp_path)
     build.driver(tmp_path, DRIVER.replace("25.5.2", "25.5.0"), "25.5.0")

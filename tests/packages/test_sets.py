@@ -8,6 +8,7 @@ from npudoctor.facts.node.staged_packages import Package
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, missing
 from npudoctor.packages.node import Node, why_not
 from npudoctor.packages.sets import package_sets
+from npudoctor.records import replace
 
 from . import build
 from .test_folder import read
@@ -61,6 +62,15 @@ def test_one_release_is_one_set_and_lacks_nothing(tmp_path: Path) -> None:
     ]
     assert (only.fit.value, only.uncertain, found.alone) == ("compatible", (), ())
     assert missing(only, A2, BOTH) == ()
+
+
+def test_of_a_driver_as_rpm_and_as_run_the_one_that_is_installed_is_in_the_set(tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    staged = read(tmp_path)
+    driver = next(one for one in staged.packages if one.component == "driver")
+    rpm = replace(driver, path=driver.path.replace("driver_", "driver-"), format="rpm")
+    found = package_sets(replace(staged, packages=(rpm, *staged.packages)), A2)
+    assert [one.of("driver") for one in found.sets] == [driver]
 
 
 def test_two_sets_are_a_choice_newest_first(tmp_path: Path) -> None:
