@@ -37,8 +37,11 @@ def chips_expected(cards: Chips | None, found: CardPresence | None) -> int:
     return -(-max(known) // each) * each
 
 
-def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None) -> Iterator[Finding]:
-    """What is missing in one of npu-smi's table, the bus and the device nodes; the bus is left out where unknown."""
+def cross_check_sources(
+    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, *, inside: bool = False
+) -> Iterator[Finding]:
+    """What is missing in one of npu-smi's table, the bus and the device nodes; the bus is left out where unknown, and
+    `inside` a container."""
     lost: list[PciCard] = []
     gone: list[Chip] = []
     if pci is not None and pci.cards and all(_has_address(chip) for chip in info.npus):
@@ -52,7 +55,8 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
     for group in by_fault(by_setting(gone, lambda chip: chip.npu_id), len({chip.npu_id for chip in info.npus})):
         yield _off_the_bus([chip for chips in group for chip in chips], info)
     if nodes is not None and len(nodes.slices) == len(on_the_host(nodes)):
-        yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone})
+        hint = messages.PASS_EXACTLY.text() if inside else None
+        yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone}, hint=hint)
 
 
 def _source(info: NpuSmiInfo) -> str:
@@ -220,7 +224,9 @@ def _off_the_bus(gone: Sequence[Chip], info: NpuSmiInfo) -> Finding:
     )
 
 
-def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: set[int]) -> Iterator[Finding]:
+def _without_a_node(
+    info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: set[int], hint: str | None
+) -> Iterator[Finding]:
     """Device nodes and npu-smi's rows compared, without what the bus has already explained."""
     there, rows = len(nodes.cards), len(info.npus)
     if there in (rows, rows + lost):
@@ -233,7 +239,7 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
     named = len(odd) == abs(there - rows)
     source = _source(info)
     listed = TABLE if info.shown_by == TABLE else LISTS
-    commands = ("ls -l /dev/davinci*", listed, "dmesg | grep -i -e davinci -e devdrv")
+    commands = ("ls -l /dev/davinci*", listed, *(() if hint else ("dmesg | grep -i -e davinci -e devdrv",)))
     evidence = (
         Evidence(source=info.shown_by, actual=messages.CHIPS.text(count=rows)),
         Evidence(
@@ -244,7 +250,7 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
     )
     if not named:
         yield messages.NODES_MISMATCH.finding(
-            chips=rows, nodes=there, source=source, commands=commands, evidence=evidence
+            chips=rows, nodes=there, source=source, hint=hint, commands=commands, evidence=evidence
         )
         return
     paths = [f"/dev/davinci{number}" for number in odd]
@@ -258,6 +264,7 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
             nodes=there,
             source=source,
             paths=paths,
+            hint=hint,
             commands=commands,
             evidence=evidence,
         )

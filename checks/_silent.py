@@ -11,7 +11,7 @@ from npudoctor.sdk import Evidence, Finding
 from ._reset import Reset
 from .messages import npu as messages
 
-_DRIVER_LINES = "dmesg | grep -i -e davinci -e devdrv | tail -40"
+DRIVER_LINES = "dmesg | grep -i -e davinci -e devdrv | tail -40"
 
 
 def _total(chip: Chip) -> int | None:
@@ -43,6 +43,6 @@ def silent(chip: Chip, info: NpuSmiInfo, reset: Reset, subject: str) -> Finding:
         chip=chip.name or messages.CHIP.text(),
         health=chip.health,
         hint=reset.after(messages.RESET_THE_SILENT.text()),
-        commands=(f"npu-smi info -t usages -i {chip.npu_id}", _DRIVER_LINES, *reset.commands),
+        commands=(f"npu-smi info -t usages -i {chip.npu_id}", DRIVER_LINES, *reset.commands),
         evidence=(Evidence(source=info.shown_by, expected=expected, actual=zeros),),
     )

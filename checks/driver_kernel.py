@@ -179,7 +179,7 @@ KINDS = (
     Kind(
         ("hardware error", "machine check", "edac"),
         r"hardware error.{0,300}(?:event severity: (?:fatal|recoverable)|\buncorrect|\bfatal\b)"
-        r"|machine check.{0,300}(?:\bfatal\b|\buncorrect)|\bedac\b.{0,300} [1-9]\d{0,20} ue ",
+        r"|machine check(?: exception:|.{0,300}(?:\bfatal\b|\buncorrect))|\bedac\b.{0,300} [1-9]\d{0,20} ue ",
         messages.HARDWARE_ERROR,
         ours=False,
     ),

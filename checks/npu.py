@@ -29,7 +29,7 @@ from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, 
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
 from ._reset import reset_of
-from ._silent import is_silent, silent
+from ._silent import DRIVER_LINES, is_silent, silent
 from ._sources import disagreement, listed_by_either, lists_differ, page_from
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
@@ -91,7 +91,8 @@ def sources_agree_on_the_cards(
     """
     by_tool = answer.info if answer is not None else None
     differ = library is not None and lists_differ(info, by_tool)
-    found = list(cross_check_sources(listed_by_either(info, by_tool), nodes, pci if container is None else None))
+    inside = container is not None
+    found = list(cross_check_sources(listed_by_either(info, by_tool), nodes, None if inside else pci, inside=inside))
     yield from found
     if library is not None and library.lost_npus and not found:
         yield no_answer_at_start(library)
@@ -156,6 +157,7 @@ def _unhealthy(
     places = [row.look for row in known.values() if row and row.look]
     pitfalls = [pitfall for row in known.values() if row for pitfall in row.pitfalls]
     information = "; ".join(page.error_info.splitlines()) if page and page.error_info else None
+    without_a_code = messages.WITHOUT_A_CODE.text()
     card, own = f"-i {chip.npu_id}", "" if chip.chip_id is None else f" -c {chip.chip_id}"
     where = card + own
     evidence = [Evidence(source=table, expected="OK", actual=chip.health or messages.NONE.text())]
@@ -170,9 +172,14 @@ def _unhealthy(
         faults=faults,
         health=chip.health,
         detail=messages.FAULT_INFORMATION.text(information=information) if information else None,
-        hint=messages.CHECK_FIRST.text(places="; ".join(places)) if places else None,
+        hint=messages.CHECK_FIRST.text(places="; ".join(places))
+        if places
+        else None
+        if known or page is None
+        else without_a_code,
         commands=(
             f"npu-smi info -t health {where}",
+            *(() if known or page is None else (DRIVER_LINES,)),
             *(f"npudoctor explain {code}" for code, row in known.items() if row is None),
             f"npu-smi info -t ecc {card}",
         ),
@@ -240,15 +247,19 @@ def chips_are_cool(
     for chip, celsius in measured:
         alike = peers[_is_busy(chip, holders)]
         usual = sorted(alike)[(len(alike) - 1) // 2]
-        if celsius >= warn:
-            hot.append((messages.HOT_CHIP if celsius >= fail else messages.WARM_CHIP, chip, celsius))
+        pages = memories.by_subject if memories is not None and chip.says_ok else {}
+        memory = pages.get(subject_of(chip, info.npus), 0)
+        if celsius >= fail:
+            hot.append((messages.HOT_CHIP, chip, celsius))
+        elif memory >= fail:
+            hot.append((messages.HOT_MEMORY, chip, memory))
+        elif celsius >= warn:
+            hot.append((messages.WARM_CHIP, chip, celsius))
         elif len(alike) >= 3 and celsius > usual + above:
             expected = messages.AS_PEERS.text(celsius=usual)
             yield _hot(messages.HOTTER_THAN_PEERS, [(chip, celsius)], info, expected, difference=celsius - usual)
-        elif memories is not None and chip.says_ok:
-            memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
-            if memory >= WARM_HBM.of(options):
-                hot.append((messages.HOT_MEMORY if memory >= fail else messages.WARM_MEMORY, chip, memory))
+        elif memory >= WARM_HBM.of(options):
+            hot.append((messages.WARM_MEMORY, chip, memory))
     for group in by_fault(hot, len(measured), lambda one: one[0].code):
         message, chips = group[0][0], [(chip, celsius) for _, chip, celsius in group]
         if message in (messages.HOT_MEMORY, messages.WARM_MEMORY):

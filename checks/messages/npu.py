@@ -75,7 +75,10 @@ OFF_THE_BUS = Message(
     pitfall="P052",
 )
 ROW_OF_NPU = Sentence("NPU {npu}, Bus-Id {bus_id}")
-_KERNEL_LOG = "Check the kernel log for the NPU. Pass exactly the NPUs that it is to use into a container."
+_KERNEL_LOG = (
+    "Check the kernel log for the NPU. The driver makes its device node when it starts; a reboot starts it again."
+)
+PASS_EXACTLY = Sentence("Pass the device nodes of exactly those NPUs into the container that it is to use.")
 NODE_MISSING = Message(
     "npu.count/no-device-node",
     summary="device {count:node|nodes} {paths} missing: {chips} {chips:chip|chips} in {source}, {nodes} in /dev",
@@ -170,6 +173,9 @@ ZEROS = Sentence("0 MB of memory, {celsius} °C, {watts:g} W")
 FAULT = Sentence("{meaning} ({code})")
 UNKNOWN_FAULT = Sentence("unknown fault {count:code|codes} {codes}")
 NO_FAULT_CODE = Sentence("no fault code")
+WITHOUT_A_CODE = Sentence(
+    "Check the kernel log for the chip. Until it reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
+)
 FAULT_NOT_READ = Sentence("fault code not read")
 FAULT_INFORMATION = Sentence("Error information of the chip: {information}. Jobs on an unhealthy chip fail.")
 CHECK_FIRST = Sentence(
