@@ -14,14 +14,20 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --text: #d8dee6; --muted: #8b98a8; --line: #2c3744; --paper: #11151b;
   --box: #171d25; --error: #f2777a; --warning: #e6b455; --ok: #7fb685; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--paper); max-width: 60em;
-  margin: 2em auto; padding: 0 1em; }
+  margin: 2em auto; padding: 0 1em; overflow-wrap: anywhere; }
 h1, h2 { line-height: 1.25; } h2 { border-top: 1px solid var(--line); padding-top: 1em; }
-code, pre { font: 14px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+code, pre { font: 14px/1.5 ui-monospace, monospace; }
 pre { background: var(--box); padding: .6em 1em; white-space: pre-wrap; }
 table { border-collapse: collapse; width: 100%; }
 td, th { text-align: left; vertical-align: top; padding: .2em 1em .2em 0; }
 tr + tr td { border-top: 1px solid var(--line); } .muted { color: var(--muted); }
 .error, .crashed { color: var(--error); } .warning, .undetermined { color: var(--warning); } .ok { color: var(--ok); }
+@media (max-width: 40em) { .evidence tr:first-child { display: none; } .evidence td { display: block; }
+  .evidence td + td { padding-left: 1em; border-top: 0; }
+  .evidence td[data-is]:not(:empty)::before { content: attr(data-is) " "; color: var(--muted); }
+  .checks tr { display: block; border-top: 1px solid var(--line); padding: .3em 0; }
+  .checks td { display: inline; border: 0; } .checks tr:first-child { display: none; } }
+.inventory td:first-child { white-space: nowrap; }
 """
 
 
@@ -42,7 +48,7 @@ def render(report: Report) -> str:
         for finding in result.findings:
             if finding.severity > Severity.INFO and not result.silenced:
                 lines += finding_lines(result, finding)
-    lines.append("<h2>Checks</h2><table><tr><th>check<th>status<th>remark</tr>")
+    lines.append('<h2>Checks</h2><table class="checks"><tr><th>check<th>status<th>remark</tr>')
     lines += map(row, report.results)
     lines.append("</table>")
     lines += inventory.html(report.inventory)
@@ -68,15 +74,15 @@ def finding_lines(result: Result, finding: Finding) -> Iterator[str]:
         page = f'<a href="{page}">{page}</a>' if page.startswith("https://") else command
         yield f"<p>Explained: {page}</p>"
     if finding.evidence:
-        yield "<table><tr><th>evidence<th>actual<th>expected</tr>"
+        yield '<table class="evidence"><tr><th>evidence<th>actual<th>expected</tr>'
         for one in finding.evidence:
-            cells = (one.source, one.actual, one.expected)
-            yield f"<tr>{''.join(f'<td><code>{escape(_text(text))}</code>' for text in cells)}</tr>"
+            yield f"<tr><td>{_code(one.source)}"
+            yield f'<td data-is="actual">{_code(one.actual)}<td data-is="expected">{_code(one.expected)}</tr>'
         yield "</table>"
 
 
-def _text(text: str | None) -> str:
-    return "" if text is None else text or "nothing"
+def _code(text: str | None) -> str:
+    return "" if text is None else f"<code>{escape(text or 'nothing')}</code>"
 
 
 def row(result: Result) -> str:

@@ -76,4 +76,4 @@ def html(inventory: Inventory | None) -> list[str]:
     """A section with a table; nothing without an inventory."""
     found = rows(inventory)
     cells = "".join(f"<tr><td>{escape(name)}<td>{escape(value)}</tr>" for name, value in found)
-    return [f"<h2>Inventory</h2><table>{cells}</table>"] if found else []
+    return [f'<h2>Inventory</h2><table class="inventory">{cells}</table>'] if found else []

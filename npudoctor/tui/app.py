@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
@@ -35,6 +36,12 @@ def _opening(name: str) -> Callable[[], Screen[Any]]:
     return opened
 
 
+def _codes() -> type[Provider]:
+    from npudoctor.tui.palette import Codes  # late: the first frame does not need it
+
+    return Codes
+
+
 class DoctorApp(Keyboard):
     """`npudoctor` on a terminal."""
 
@@ -57,6 +64,8 @@ class DoctorApp(Keyboard):
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
     ]
+
+    COMMANDS = Keyboard.COMMANDS | {_codes}
 
     labels: Mapping[str, str] = SCREENS
 

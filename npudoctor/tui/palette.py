@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.command import Hit, Hits, Provider
 from textual.screen import Screen
 
 from npudoctor.tui import themes
 from npudoctor.tui.model import environment
 
 if TYPE_CHECKING:
+    from npudoctor.plugins import Catalog
     from npudoctor.tui.app import DoctorApp
+
+EVIDENCE_LETTERS = 200
+"""A piece of evidence is searched and shown up to here."""
+
+
+class Codes(Provider):
+    """Any code that `npudoctor explain` knows, when it is typed whole; those of findings are listed anyway."""
+
+    async def search(self, query: str) -> Hits:
+        """One entry where the code is known."""
+        app, name = cast("DoctorApp", self.app), query.strip()
+        spelled_like_one = name.isalnum() and not name.isalpha() and name.upper() not in app.diagnosis.codes()
+        if spelled_like_one and await asyncio.to_thread(_known, name, app.session.node.catalog):
+            yield Hit(1, f"explain {name}", partial(app.explain, name), help="code or known issue")
+
+
+def _known(name: str, catalog: Catalog) -> bool:
+    from npudoctor.explain import topics
+
+    try:
+        return bool(topics.find_all(name, catalog))
+    except topics.Unknown:
+        return False
 
 
 def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
@@ -26,7 +52,7 @@ def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
             about = f"key {binding.key_display or binding.key}"
             where = screen if binding in keys(screen) else app
             yield SystemCommand(binding.description, about, partial(where.run_action, binding.action))
-    yield from _contents(app)
+    yield from (one._replace(discover=False) for one in _contents(app))
     for name in themes.NAMES:
         yield SystemCommand(
             f"Theme: {name.removeprefix('npudoctor-')}", "change the theme", partial(app.choose_theme, name)
@@ -37,8 +63,12 @@ def _contents(app: DoctorApp) -> Iterator[SystemCommand]:
     """Checks, findings, codes, fixes and variables: what a person may look for by name."""
     diagnosis, seen = app.diagnosis, set()
     for row in diagnosis.rows():
-        name = row.summary if row.state.broken else row.title
-        yield SystemCommand(f"{row.check}: {name}", f"check, {row.state.value}", partial(app.look_at, row.check))
+        show, about = partial(app.look_at, row.check), f"check, {row.state.value}"
+        yield SystemCommand(f"{row.check}: {row.title}", about, show)
+        if row.state.broken:
+            yield SystemCommand(f"{row.check}: {row.summary}", about, show)
+        for source, actual in diagnosis.evidence_of(row.check):
+            yield SystemCommand(f"{source}: {actual}"[:EVIDENCE_LETTERS], f"evidence of {row.check}", show)
         for fix in sorted(diagnosis.fixes_of(row.check)):
             if fix not in seen and app.offers("fix"):
                 seen.add(fix)

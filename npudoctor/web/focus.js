@@ -1,9 +1,9 @@
-// The terminal takes keys as soon as it is there, without a click.
+// The terminal takes keys as soon as its session answers, without a click; a key before that would be lost.
 const waiting = new MutationObserver(() => {
-  const keys = document.querySelector(".xterm-helper-textarea");
+  const keys = document.querySelector(".-first-byte .xterm-helper-textarea");
   if (keys) {
-    keys.focus();
     waiting.disconnect();
+    keys.focus();
   }
 });
-waiting.observe(document, { childList: true, subtree: true });
+waiting.observe(document, { attributeFilter: ["class"], childList: true, subtree: true });

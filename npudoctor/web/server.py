@@ -77,7 +77,7 @@ class Server:
             refused = _line(403, why)
             refused.force_close()
             return refused
-        if request.method == "GET" and request.path == "/" and "token" in request.query:
+        if request.method == "GET" and request.path in ("/", "/report") and "token" in request.query:
             query = {name: value for name, value in request.query.items() if name != "token"}
             moved = web.Response(status=303, headers={"Location": str(request.rel_url.with_query(query))})
             moved.set_cookie(self._access.cookie, self._access.token, path="/", httponly=True, samesite="Strict")

@@ -179,6 +179,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(served: Served) -> No
     assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/"))
     status, page, _ = asked(served, "/?fontsize=20", {"Cookie": cookie.split(";")[0]})
     assert status == 200 and 'data-font-size="20"' in page and served.token not in page
+    assert asked(served, f"/report?token={served.token}")[2]["Location"] == "/report"
 
 
 def test_what_a_query_says_does_not_get_into_the_page(served: Served) -> None:
@@ -218,7 +219,8 @@ def test_a_phone_gets_the_diagnosis_as_one_page_without_a_script(served: Served)
 
 def test_the_terminal_takes_keys_without_a_click(served: Served) -> None:
     assert '<script src="/focus.js">' in asked(served, "/", token=True)[1]
-    assert "focus()" in asked(served, "/focus.js", token=True)[1]
+    script = asked(served, "/focus.js", token=True)[1]
+    assert "focus()" in script and ".-first-byte " in script  # before, its report of the focus cannot be sent
 
 
 def test_no_answer_is_kept_framed_or_shared(served: Served) -> None:

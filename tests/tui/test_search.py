@@ -61,6 +61,17 @@ def test_codes_known_issues_and_checks_are_explained_and_others_said_to_be_unkno
     ("words", "found", "arrives"),
     [
         ("EI0019", "explain EI0019", lambda app: isinstance(app.screen, Explain) and "EI0019" in text(app)),
+        ("P016", "explain P016", lambda app: isinstance(app.screen, Explain) and "P016" in text(app)),
+        (
+            "HCCL ports reserved",
+            "hccl.ports-reserved: HCCL ports reserved",
+            lambda app: app.screen.query_one(CheckList).chosen == "hccl.ports-reserved",
+        ),
+        (
+            "ip_local_reserved_ports",
+            "/proc/sys/net/ipv4/ip_local_reserved_ports: nothing",
+            lambda app: app.screen.query_one(CheckList).chosen == "hccl.ports-reserved",
+        ),
         ("fix hccl.reserve", "fix hccl.reserve-ports", lambda app: isinstance(app.screen, FixDialog)),
         (
             "HCCL_BUFFSIZE",

@@ -225,6 +225,12 @@ class Diagnosis:
             parts += [f"{one.source} {one.actual or ''} {one.expected or ''}" for one in finding.evidence]
         return " ".join(part for part in parts if part)
 
+    def evidence_of(self, id: str) -> list[tuple[str, str]]:
+        """What the problems of a check were seen by: source and actual value."""
+        result = self.results.get(id)
+        found = [one for finding in worth(result) for one in finding.evidence] if result else []
+        return [(one.source, one.actual or "nothing") for one in found]
+
     def fixes_of(self, id: str) -> set[str]:
         """The fixes that the findings of a check offer."""
         result = self.results.get(id)
