@@ -79,7 +79,7 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """A clause for a person: "fixed by env.profile; in force after the next login"."""
+        """A clause for a person: "fixed by env.profile; in force in new logins"."""
         if self.change is None:
             return _TEXTS[self.stage].text()
         later = self.at_login and self.change.effect is Effect.NEW_LOGIN and self.stage is Stage.VERIFIED

@@ -55,7 +55,7 @@ def told(*stages: ProblemProgress | None) -> Report:
     )
 
 
-LOGIN = ProblemProgress(stage="after-login", text="fixed by x.y; in force after the next login", waits=True, fix="x.y")
+LOGIN = ProblemProgress(stage="after-login", text="fixed by x.y; in force in new logins", waits=True, fix="x.y")
 BOOT = ProblemProgress(stage="after-reboot", text="fixed by x.y; in force after a reboot", waits=True, fix="x.y")
 OPEN = ProblemProgress(stage="open", text="open")
 

@@ -57,7 +57,7 @@ def test_the_way_from_a_new_node_ends_with_a_ready_one() -> None:
         await until(pilot, lambda: "after-login" in text(app) and "verified" in text(app))
         await press(pilot, "e")
         await settled(app, pilot)
-        await until(pilot, lambda: "in force after the next login" in text(app) and "Node ready" not in text(app))
+        await until(pilot, lambda: "in force in new logins" in text(app) and "Node ready" not in text(app))
 
     play("new-node", acts, size=(120, 36), names=())
     assert all(" now ok; " in one and "run again in" in one for one in said)

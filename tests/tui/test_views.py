@@ -83,7 +83,7 @@ def test_a_fix_in_force_after_a_new_login_is_no_failure_and_no_ok() -> None:
     _, diagnosis = looked_at("new-node")
     diagnosis.know([fixed(diagnosis, "cann.environment", Effect.NEW_LOGIN)], None, at_login=False)
     row = diagnosis.row("cann.environment")
-    assert (row.state, row.summary) == (State.WAITING, "fixed by env.profile; in force after the next login")
+    assert (row.state, row.summary) == (State.WAITING, "fixed by env.profile; in force in new logins")
     broken, waiting = diagnosis.sections(Shown())[:2]
     assert (broken.name, waiting.name) == (BROKEN, WAITING)
     assert [row.check for row in waiting.rows] == ["cann.environment"]
