@@ -1,18 +1,21 @@
 """Data of JSON and TOML into records, with one line for what does not fit, and records back into data.
 
-It reads npudoctor's own files: scenarios, bundles, journals, parameters; and it fits the values of a new
-`npudoctor.models.Model`. What others wrote (a report, the configuration) pydantic reads into the same classes, whose
-Annotated types (`npudoctor.value_rules`) it understands too.
+It reads npudoctor's own files: scenarios, bundles, journals, parameters, the answers of a fleet's nodes; and it fits
+the values of a new `npudoctor.models.Model`. What others wrote (a report, the configuration) pydantic reads into the
+same classes, whose Annotated types (`npudoctor.value_rules`) it understands too.
 """
 
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import dataclasses
+import datetime
 import functools
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -21,7 +24,7 @@ from npudoctor.value_rules import After, Before, Between, Written
 
 T = TypeVar("T")
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", datetime.date: "a date"}
 _LISTS = (tuple, list, set, frozenset, collections.abc.Sequence)
 _MAPPINGS = (dict, collections.abc.Mapping)
 _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -88,10 +91,11 @@ def read(
 
 def fitted(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a new record as their types want them; raises TypeError for an unknown field or a wrong type."""
-    if (unknown := next((name for name in given if name not in _readers(kind, _MADE)), None)) is not None:
+    readers = _readers(kind, _MADE)
+    if (unknown := next((name for name in given if name not in readers), None)) is not None:
         raise TypeError(f"{kind.__name__} has no field {unknown!r}")
     try:
-        return _values(kind, given, _MADE)
+        return _values(readers, given)
     except _Misfit as problem:
         raise TypeError(f"{kind.__name__}.{problem.text()}") from None
 
@@ -178,15 +182,15 @@ def _readers(kind: Any, rules: _Rules) -> dict[str, _Reader]:
     return {one.name: _reader(hints[one.name], rules) for one in dataclasses.fields(kind)}
 
 
-def _values(kind: Any, data: Mapping[str, Any], rules: _Rules) -> dict[str, Any]:
+def _values(readers: Mapping[str, _Reader], data: Mapping[str, Any]) -> dict[str, Any]:
     """The given fields of a record as their types want them."""
-    readers, made = _readers(kind, rules), {}
-    for key, value in data.items():
-        if key in readers:
-            try:
+    made, key = {}, ""
+    try:
+        for key, value in data.items():
+            if key in readers:
                 made[key] = readers[key](value)
-            except _Misfit as problem:
-                raise problem.below(f": {key}") from None
+    except _Misfit as problem:
+        raise problem.below(f": {key}") from None
     return made
 
 
@@ -197,19 +201,25 @@ def _record(kind: Any, rules: _Rules) -> _Reader:
         if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
     ]
 
+    make = getattr(kind, "of_fitted", kind)  # a Model, which would fit its values once more
+    rules = rules if make is kind else rules._replace(made=True)
+
     def read_record(data: Any) -> Any:
         if isinstance(data, kind):
             return data
         if not isinstance(data, dict):
             raise _wrong(rules.mapping, data)
-        if not rules.ignore_unknown:
-            readers = _readers(kind, rules)
-            if (unknown := next((key for key in data if key not in readers), None)) is not None:
-                raise _Misfit(_unknown(unknown, readers), f": {unknown}")
-        made = _values(kind, data, rules)
-        if missing := next((name for name in needed if name not in made), None):
-            raise _Misfit("this key is missing", f": {missing}")
-        return kind(**made)
+        readers = _readers(kind, rules)
+        if (
+            not rules.ignore_unknown
+            and (unknown := next((key for key in data if key not in readers), None)) is not None
+        ):
+            raise _Misfit(_unknown(unknown, readers), f": {unknown}")
+        made = _values(readers, data)
+        for name in needed:
+            if name not in made:
+                raise _Misfit("this key is missing", f": {name}")
+        return make(**made)
 
     return read_record
 
@@ -231,6 +241,9 @@ def _plain(hint: Any, rules: _Rules) -> _Reader:
             return value
         if is_of_text and isinstance(value, str):
             value = _of_text(value, hint)
+        if hint is datetime.date and isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                return hint.fromisoformat(value)
         if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
             raise _wrong(_words(hint, rules), value)
         return float(value) if rules.made and hint is float else value
@@ -250,18 +263,18 @@ def _choice(hint: Any, rules: _Rules) -> _Reader:
 
 
 def _mapping(inner: tuple[Any, ...], rules: _Rules) -> _Reader:
-    read_key = _reader(inner[0] if rules.made else Any, rules)  # a key of JSON is a text
-    read_value = _reader(inner[1], rules)
+    of_keys = rules if rules == _MADE else rules._replace(texts=True)  # a key of JSON is a text
+    read_key, read_value = _reader(inner[0] if rules.made else Any, of_keys), _reader(inner[1], rules)
 
     def read_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _wrong(rules.mapping, value)
-        made = {}
-        for key, one in value.items():
-            try:
+        made, key = {}, ""
+        try:
+            for key, one in value.items():
                 made[read_key(key)] = read_value(one)
-            except _Misfit as problem:
-                raise problem.below(f": {key}") from None
+        except _Misfit as problem:
+            raise problem.below(f": {key}") from None
         return made
 
     return read_mapping
@@ -270,22 +283,35 @@ def _mapping(inner: tuple[Any, ...], rules: _Rules) -> _Reader:
 def _list(origin: Any, inner: tuple[Any, ...], rules: _Rules) -> _Reader:
     is_fixed = origin is tuple and inner[-1] is not Ellipsis
     readers = [_reader(one, rules) for one in inner if one is not Ellipsis]
+    read_first = readers[0]
     make = origin if origin in (list, set, frozenset) else tuple
+    wanted = f"a list of {len(readers)}" if is_fixed else "a list"
 
     def read_list(value: Any) -> Any:
-        if rules.made and isinstance(value, collections.abc.Iterable) and not isinstance(value, (str, bytes, Mapping)):
+        if not isinstance(value, (list, tuple)):
+            if not rules.made or isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+                raise _wrong(wanted, value)
             value = tuple(value)
-        if not isinstance(value, (list, tuple)) or (is_fixed and len(value) != len(readers)):
-            raise _wrong(f"a list of {len(readers)}" if is_fixed else "a list", value)
-        made = []
-        for number, one in enumerate(value):
-            try:
-                made.append(readers[number if is_fixed else 0](one))
-            except _Misfit as problem:
-                raise problem.below(f"[{number}]") from None
-        return make(made)
+        if is_fixed and len(value) != len(readers):
+            raise _wrong(wanted, value)
+        try:
+            if is_fixed:
+                return make([read_one(one) for read_one, one in zip(readers, value, strict=True)])
+            return make([read_first(one) for one in value])
+        except _Misfit as problem:
+            raise problem.below(f"[{_place(readers if is_fixed else itertools.repeat(read_first), value)}]") from None
 
     return read_list
+
+
+def _place(readers: Iterable[_Reader], values: Iterable[Any]) -> int:
+    """Which of these values does not fit."""
+    for number, (read_one, one) in enumerate(zip(readers, values, strict=False)):
+        try:
+            read_one(one)
+        except _Misfit:
+            return number
+    return 0
 
 
 def _either(choices: tuple[Any, ...], rules: _Rules) -> _Reader:
@@ -293,11 +319,13 @@ def _either(choices: tuple[Any, ...], rules: _Rules) -> _Reader:
     others = [one for one in choices if one is not NoneType]
     readers = [(one, get_origin(one) in _LISTS, _reader(one, rules)) for one in others]
 
+    if len(others) == 1 and len(choices) == 2:
+        read_other = readers[0][2]
+        return lambda value: None if value is None else read_other(value)
+
     def read_either(value: Any) -> Any:
         if value is None and len(others) < len(choices):
             return None
-        if len(readers) == 1:
-            return readers[0][2](value)
         for one, is_list, read_one in readers:
             if is_list and isinstance(value, (list, tuple)):
                 return read_one(value)
@@ -316,6 +344,10 @@ def _annotated(hint: Any, notes: tuple[Any, ...], rules: _Rules) -> _Reader:
     read_plain = _reader(hint, rules)
     before = [note.change for note in notes if isinstance(note, Before)]
     after = [note for note in notes if isinstance(note, (Between, After))]
+
+    if len(before) == 1 and not after:
+        change_one = before[0]
+        return lambda value: read_plain(change_one(value))
 
     def read_annotated(value: Any) -> Any:
         for change in before:

@@ -61,6 +61,7 @@ class Model:
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "ignore"}
+    _make: ClassVar[Any]
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -72,6 +73,14 @@ class Model:
             make(self, **fitted(cls, given))
 
         cls.__init__ = fit  # type: ignore[method-assign]
+        cls._make = make
+
+    @classmethod
+    def of_fitted(cls, **given: Any) -> Self:
+        """The record of values that `npudoctor.data` has fitted already."""
+        made = object.__new__(cls)
+        cls._make(made, **given)
+        return made
 
     # What pydantic gave the models of npudoctor 0.1; each goes with 1.0.
 

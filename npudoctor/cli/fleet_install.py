@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from npudoctor.cli import fixing, fleet_asking
+from npudoctor.cli import fleet_asking
 from npudoctor.cli.output import UsageError, say, write
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run or not todo:
         return _end(args, archive, rows)
     if not args.yes:
+        from npudoctor.cli import fixing
+
         write(table(archive, args.prefix, rows))
         answer = fixing.confirm(f"Install on {len(todo)} node{'' if len(todo) == 1 else 's'} by {called}?")
         if not answer:

@@ -5,7 +5,7 @@ Fields may be added in 1.x, never renamed or removed; readers ignore fields that
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from npudoctor.findings import Line, Report
 from npudoctor.models import Model
@@ -111,6 +111,24 @@ class Event(Model):
     time: Line | None = None
 
 
+def _features(rows: Any) -> Any:
+    """Rows of a source, a title and values, checked as one: there are hundreds in each of thousands of answers."""
+    try:
+        made = tuple([(source, title, tuple(values)) for source, title, values in rows])
+        "".join([text for source, title, values in made for text in (source, title, *values)])
+        if any(isinstance(values, str) for _, _, values in rows):
+            raise TypeError
+    except (TypeError, ValueError):
+        raise ValueError("expected rows of a source, a title and a list of texts") from None
+    return made
+
+
+if TYPE_CHECKING:
+    Features = tuple[tuple[str, str, tuple[str, ...]], ...]
+else:
+    Features = Annotated[Any, After(_features)]
+
+
 class Digest(Model):
     """The answer of one node. `features` are (source, title, values); `known` the sources that are complete.
 
@@ -124,7 +142,7 @@ class Digest(Model):
     exit_code: int
     report: Report
     identity: Identity
-    features: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    features: Features = ()
     known: tuple[Line, ...] = ()
     measures: dict[Line, Measure] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)

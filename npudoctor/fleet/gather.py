@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from npudoctor import __version__
+from npudoctor.data import read
 from npudoctor.fleet import intake, line, merge
 from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.engines import Engine, Plan
@@ -18,7 +20,6 @@ from npudoctor.fleet.store import Run
 from npudoctor.fleet.verdict import FleetReport
 from npudoctor.host.live.safe_files import Unreadable, read_as
 from npudoctor.host.live.trust import writer_within
-from npudoctor.models import adapter
 from npudoctor.records import replace
 
 if sys.version_info >= (3, 11):
@@ -70,7 +71,7 @@ def of_run(run: Run) -> Fleet:
                 if outcome.answered:
                     raise line.Garbled("its answer is missing in the run folder")
                 continue
-            members.append(reader.member(name, line.read(content), outcome))
+            members.append(reader.member(name, line.read(content, whole=False), outcome))
             if not outcome.answered:  # it came after the run had given it up
                 outcomes[name] = replace(outcome, kind="late")
         except line.Garbled as problem:
@@ -159,10 +160,10 @@ def report_of(folder: str) -> FleetReport:
     """The verdict that an earlier run has stored; raises BadInput."""
     path = os.path.join(folder, "fleet.json")
     try:
-        return adapter(FleetReport).validate_json(read_as(path, MOST_REPORT))
+        return read(FleetReport, json.loads(read_as(path, MOST_REPORT)), ignore_unknown=True)
     except Unreadable as problem:
         raise BadInput(str(problem)) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadInput(f"{path}: expected a verdict of npudoctor fleet") from None
 
 

@@ -16,12 +16,12 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
+from npudoctor.data import read, to_data
 from npudoctor.fleet.line import MOST_BYTES, file_name
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.targets import BadTargets, checked
 from npudoctor.host.live import safe_files
 from npudoctor.host.live.safe_files import Unreadable
-from npudoctor.models import adapter
 
 MOST_OUTCOMES = 64 << 20
 """The most bytes of outcomes.jsonl that are read."""
@@ -68,17 +68,16 @@ class Run:
         if content is not None:
             with safe_files.written(self.path("nodes", f"{file_name(outcome.node)}.json.gz")) as file:
                 file.write(content)
-        safe_files.append(
-            self.path("outcomes.jsonl"), adapter(Outcome).dump_json(outcome, exclude_defaults=True).decode() + "\n"
-        )
+        told = {name: value for name, value in to_data(outcome).items() if value is not None}
+        safe_files.append(self.path("outcomes.jsonl"), json.dumps(told, ensure_ascii=False) + "\n")
 
     def outcomes(self) -> dict[str, Outcome]:
         """The last outcome of each node; a line that was not completed is ignored."""
         found: dict[str, Outcome] = {}
         with contextlib.suppress(Unreadable):
             for line in safe_files.read_bounded(self.path("outcomes.jsonl"), MOST_OUTCOMES).splitlines():
-                with contextlib.suppress(ValueError):
-                    outcome = adapter(Outcome).validate_json(line)
+                with contextlib.suppress(ValueError, RecursionError):
+                    outcome = read(Outcome, json.loads(line), ignore_unknown=True)
                     found[outcome.node] = outcome
         return found
 

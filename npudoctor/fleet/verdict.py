@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from npudoctor import __version__, engine, plugins
 from npudoctor.findings import (
@@ -26,7 +27,7 @@ from npudoctor.host.recording.canned import FakeHost
 from npudoctor.models import Model
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, replace
-from npudoctor.sdk import Probe
+from npudoctor.sdk import Fix, Probe
 from npudoctor.selection import Selection
 
 CHECKS = "npudoctor.fleet.checks"
@@ -99,8 +100,27 @@ def catalog_of(fleet: Fleet, files: Sequence[str] = ()) -> Catalog:
     found = plugins.load_kind(PLUGINS, CHECKS, files)
     probe = Probe(lambda: fleet, Fleet)
     probe.function.__annotations__["return"] = Fleet
-    fixes = plugins.load_kind("", FIXES).fixes  # what the checks may offer: it is applied on the nodes
-    return replace(found, fixes={**found.fixes, **fixes}, probes={**found.probes, Fleet: probe})
+    return replace(found, fixes=_Fixes(found.fixes), probes={**found.probes, Fleet: probe})
+
+
+class _Fixes(Mapping[str, Fix]):
+    """What the checks may offer, to be applied on the nodes: loaded when one of them offers a fix."""
+
+    def __init__(self, own: Mapping[str, Fix]) -> None:
+        self._own = own
+
+    @functools.cached_property
+    def _all(self) -> Mapping[str, Fix]:
+        return {**self._own, **plugins.load_kind("", FIXES).fixes}
+
+    def __getitem__(self, id: str) -> Fix:
+        return self._all[id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
 
 
 def judge_fleet(

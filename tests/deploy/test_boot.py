@@ -212,7 +212,7 @@ systemctl is-active npudoctor.service; ls /etc/systemd/system
     assert "npudoctor-setup.service" not in said["preview"].splitlines(), "a preview writes nothing"
     assert "+Type=notify" in said["preview"]
     assert said["install"].endswith("exit 0\nactive\nenabled\n"), said["install"]
-    assert "nothing to do" in said["again"]
+    assert "already applied; nothing to change\nexit 0\n" in said["again"]
     assert json.loads(said["ready"])["ready"] is True
     assert said["metrics"].count(" 0.0\n") == 2
     hardened = said["hardening"]

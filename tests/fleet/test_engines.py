@@ -39,8 +39,13 @@ class Rig(NamedTuple):
             env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "80", **(environ or {})},
         )
 
-    def fleet(self, *words: str, environ: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
-        argv = [sys.executable, "-c", "from npudoctor.cli import console; console()", "fleet", *words, "--json"]
+    def fleet(
+        self,
+        *words: str,
+        environ: dict[str, str] | None = None,
+        head: str = "from npudoctor.cli import console; console()",
+    ) -> tuple[int, dict[str, Any]]:
+        argv = [sys.executable, "-c", head, "fleet", *words, "--json"]
         done = self.run(*argv, check=False, environ=environ)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
@@ -283,14 +288,28 @@ def running(word: str) -> list[str]:
     return found
 
 
+HEAD = """
+import os, resource, sys
+from npudoctor.cli import main
+main(sys.argv[1:])
+used = resource.getrusage(resource.RUSAGE_SELF)
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(used.ru_utime + used.ru_stime, peak, "pydantic" in sys.modules, file=open(os.environ["USAGE"], "w"))
+"""
+"""What the head itself uses, in seconds and KiB: its ssh clients are not counted, nor what ran in its place before."""
+
+
 def test_256_hosts_answer_over_ssh(rig: Rig, sshd: Path, node_command: Path) -> None:
     argv = [sys.executable, "-c", "from npudoctor.cli import console; console()", "node", "--line"]
     done = subprocess.run([*argv, "--simulate", "bare-host"], capture_output=True, encoding="utf-8", check=False)
     (rig.folder / "line").write_text(done.stdout, encoding="utf-8")
     words = ("check", "-w", "m[001-256]", "--ssh-config", str(sshd), "--remote-command", str(node_command))
-    _, report = rig.fleet(*words, "--fanout", "8", "--timeout", "300")
+    usage = rig.folder / "usage"
+    _, report = rig.fleet(*words, "--fanout", "8", "--timeout", "300", environ={"USAGE": str(usage)}, head=HEAD)
     assert set(outcomes(report).values()) == {"answered"}
     assert report["answered"] == 256
+    cpu_s, kib, pydantic = usage.read_text(encoding="utf-8").split()
+    assert (float(cpu_s) / 256 <= 0.025, int(kib) <= 40 << 10, pydantic) == (True, True, "False"), (cpu_s, kib)
 
 
 def test_a_node_that_slurm_has_drained_is_not_asked(rig: Rig, cluster: dict[str, str], node_command: Path) -> None:

@@ -13,6 +13,7 @@ from npudoctor.compare.features import feature_of
 from npudoctor.fleet import line
 from npudoctor.fleet.describe import FEW_PACKAGES, compact
 from npudoctor.fleet.digest import Digest
+from npudoctor.records import replace
 
 SCENARIOS = ("seed-910b1", "sick-cards", "in-service", "healthy-a3", "bare-host")
 
@@ -80,6 +81,49 @@ def hostile() -> dict[str, bytes]:
 def test_an_answer_that_is_no_digest_is_refused(name: str) -> None:
     with pytest.raises(line.Garbled):
         line.read(hostile()[name])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("clock.readings", [[float("nan"), 1]], "not JSON"),
+        ("exit_code", 10**50, "not JSON"),
+        ("identity.hostname", "\ud800", "not JSON"),
+        ("exit_code", "0", 'exit_code: expected a whole number, found "0"'),
+        ("identity.npus", {"a": {}}, 'identity: npus: a: expected a whole number, found "a"'),
+        ("features", [["a", "b", "text"]], "features: expected rows of a source, a title and a list of texts"),
+        ("features", [["a", "b", ["c", 1]]], "features: expected rows of a source, a title and a list of texts"),
+        ("features", [["a", "b"]], "features: expected rows of a source, a title and a list of texts"),
+        ("report.results", [1], "report: results[0]: expected an object, found 1"),
+        ("report.results", [{"check": "a", "title": "b", "status": "good", "findings": [1]}], None),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_value_that_does_not_fit_is_named(
+    path: str, value: object, reason: str | None, whole: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = json.loads(printed(capsys, "--simulate", "bare-host")[1])
+    *above, last = path.split(".")
+    place = said
+    for name in above:
+        place = place[name]
+    place[last] = value
+    with pytest.raises(line.Garbled) as problem:
+        line.read(json.dumps(said).encode(), whole=whole)
+    assert str(problem.value) == reason or (reason is None and "status" in str(problem.value))
+
+
+def test_a_merge_reads_what_has_something_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    raw = printed(capsys, "--simulate", "sick-cards")[1].encode()
+    whole, part = line.read(raw), line.read(raw, whole=False)
+    told = tuple(result for result in whole.report.results if result.findings)
+    assert 0 < len(told) < len(whole.report.results)
+    assert part == replace(whole, report=replace(whole.report, results=told))
+    said = json.loads(raw)
+    result = next(one for one in said["report"]["results"] if one.get("findings"))
+    result["silenced"] = {"reason": "known", "until": "2027-01-31"}
+    silenced = line.read(json.dumps(said).encode()).report.results
+    assert [str(one.silenced) for one in silenced if one.silenced] == ["silenced until 2027-01-31: known"]
 
 
 def test_unknown_fields_are_ignored(capsys: pytest.CaptureFixture[str]) -> None:

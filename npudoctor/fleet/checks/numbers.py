@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor.findings import Finding, Severity
 from npudoctor.fleet.checks import messages as say
@@ -22,6 +21,12 @@ FLOORS = {"temperature": (8.0, 0.0), "npu-smi latency": (2.0, 0.0), "power": (0.
 """How far from the median a number must be at least: absolute, and as a share of the median."""
 USUAL_FLOOR = (0.0, 0.05)
 TOGETHER = 3
+
+
+def median(numbers: Iterable[float]) -> float:
+    """The number in the middle; `statistics` has it too, with fractions and decimals in memory."""
+    ordered = sorted(numbers)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 @check("fleet.clocks", thresholds=(SPREAD, OFF))

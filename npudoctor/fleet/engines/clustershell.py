@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ClusterShell.Event import EventHandler
-from ClusterShell.Task import Task, task_self
+from ClusterShell.Task import Task, task_self, task_terminate
 from ClusterShell.Worker.EngineClient import EngineClientEOF
 from ClusterShell.Worker.Ssh import SshClient, WorkerSsh
 
@@ -30,12 +30,15 @@ AGAIN_FANOUT = 8
 
 
 class _Client(SshClient):  # type: ignore[misc]
-    """An ssh whose output ends at a bound. ClusterShell has none, and gives no line before it has ended."""
+    """An ssh whose output ends at a bound. ClusterShell has none, and gives no line before it has ended.
+
+    It is read in small pieces: ClusterShell's take 64 KiB for each of many nodes.
+    """
 
     taken = 0
 
     def _read(self, sname: str, size: int = 65536) -> Any:
-        piece = super()._read(sname, size)
+        piece = super()._read(sname, min(size, 1 << 13))
         self.taken += len(piece)
         if self.taken > MOST_OUTPUT:
             self.worker.eh.overflow = True
@@ -70,8 +73,8 @@ class _Listener(EventHandler):  # type: ignore[misc]
         """It has ended."""
         self.code = rc
 
-    def ev_close(self, _worker: object, timedout: bool) -> None:
-        """Nothing more comes."""
+    def ev_close(self, worker: Any, timedout: bool) -> None:
+        """Nothing more comes. ClusterShell keeps the worker to the end, and its last line with it."""
         out, err = (b"\n".join(self.lines[name]).decode("utf-8", "replace") for name in ("stdout", "stderr"))
         answer = Answer(
             node=self.node,
@@ -83,6 +86,8 @@ class _Listener(EventHandler):  # type: ignore[misc]
             timed_out=timedout,
             overflow=self.overflow,
         )
+        worker.current_msg = None
+        self.lines.clear()
         self.answers.put(answer)
 
 
@@ -120,6 +125,7 @@ def _pass(plan: Plan, names: Sequence[str]) -> Iterator[Answer]:
                 task.schedule(worker)
             task.resume()
         finally:
+            task_terminate()  # it would be kept, with the buffers of all its workers
             answers.put(None)
 
     thread = threading.Thread(target=work, daemon=True)
