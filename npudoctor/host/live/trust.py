@@ -81,14 +81,20 @@ def foreign_writer(
 
 
 def _is_plainly_root_s(path: str) -> bool:
-    """Whether each part of a path is a file or folder of root that only root can write, as most are: judged at once."""
+    """Whether each part of a path is a file or folder of root that only root can write, as most are: judged at once.
+
+    What is not there only root can make, if all above it is such.
+    """
+    parts = path.split("/")
+    if "." in parts or ".." in parts:
+        return False
     done = ""
-    for part in path.split("/"):
-        if part in (".", ".."):
-            return False
+    for part in parts:
         done += f"/{part}" if part else ""
         try:
             found = os.lstat(done or "/")
+        except FileNotFoundError:
+            return True
         except OSError:
             return False
         if found.st_uid != 0 or stat.S_ISLNK(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
