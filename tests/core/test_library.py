@@ -181,6 +181,12 @@ def test_a_question_that_does_not_arise_is_not_asked_twice(node: Start, a2: answ
     assert not any("FORBIDDEN" in call for call in calls)
 
 
+def test_faulty_addresses_are_asked_of_a_memory_that_the_chip_has(node: Start, a2: answers.Answers) -> None:
+    asked = {row["tells"] for row in _rows(node(a2).ask_library(timeout=60.0)) if "tells" in row}
+    assert {"ecc_hbm", "ecc_hbm_addresses", "ecc_ddr"} <= asked  # an 800T A2 has no DDR: -8255
+    assert "ecc_ddr_addresses" not in asked
+
+
 def test_a_library_that_is_none_says_why(open_folder: Path) -> None:
     place = open_folder / PLACE / build.NAME
     place.parent.mkdir(parents=True)

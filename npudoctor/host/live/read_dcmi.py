@@ -8,7 +8,8 @@ It reads requests from stdin, one marshal object each, until stdin is closed, an
 lines; knowledge/tables/dcmi.json says what may be bound, and nothing else is. A request has
     library    the path of the library; it is loaded and initialised once, for the first request
     calls      name of a question -> {"v1": symbol, "v2": symbol, "parameters": [...], "v2_parameters": [...],
-               "older": the v1 symbol of a library that lacks the first}
+               "older": the v1 symbol of a library that lacks the first,
+               "after": the question that must have an answer before, else it is not asked}
     structs    name -> {"size": bytes, "fields": [[name, kind, offset, count], ...]}; with "fill" the value of all bytes
                before the call, so that what an older library leaves out shows
     questions  the names of the questions about the node, and of those about each chip
@@ -245,6 +246,7 @@ class Reader:
             if name in self.of_sick and known.get("health") == 0:
                 continue
             needs = {part for one in self.parameters(name) if isinstance(one, dict) for part in needed(one)}
+            needs |= {before} if (before := self.calls[name].get("after")) else set()
             if needs <= known.keys():
                 code, value = self.ask(name, npu, chip, known)
                 if code == 0:

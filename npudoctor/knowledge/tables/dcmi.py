@@ -13,7 +13,8 @@ from npudoctor.records import record
 class Call:
     """A question: the symbol of each family that answers it, and its parameters.
 
-    `older` is the symbol of libraries that lack `v1`; `v2_parameters` those of `v2` where they differ. A parameter is
+    `older` is the symbol of libraries that lack `v1`; `v2_parameters` those of `v2` where they differ; `after` is the
+    question without whose answer it does not arise. A parameter is
     `chip` or `npu` (its ids), a number, or an object: `out` and `sized` a buffer, `count` how many of it were written,
     `known` and `each` earlier answers, `two` two numbers in one argument.
     """
@@ -21,6 +22,7 @@ class Call:
     v1: str | None = None
     v2: str | None = None
     older: str | None = None
+    after: str | None = None
     parameters: tuple[Any, ...]
     v2_parameters: tuple[Any, ...] | None = None
 
