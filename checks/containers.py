@@ -16,7 +16,6 @@ from .container import managers_of
 from .messages import container as messages
 
 _SHOWN = 8
-RUN_COMMAND = "npudoctor fix container.run-command  # prints the whole command"
 
 
 @check("containers.complete", profile="standard", fix="container.run-command")
@@ -44,9 +43,9 @@ def running_containers_are_complete(
     def lacks_network(one: RunningContainer) -> list[str]:
         return [path for path in network if not one.has(path)]
 
-    yield from _lacking(messages.NO_NPU_IN, empty, lambda _: ["/dev/davinci0, …"], managers)
-    yield from _lacking(messages.NO_MANAGER_IN, with_npus, lacks_managers, managers)
-    yield from _lacking(messages.NO_DRIVER_FILES_IN, with_npus, lacks_files, managers)
+    yield from _lacking(messages.NO_NPU_IN, empty, lambda _: ["/dev/davinci0, …"])
+    yield from _lacking(messages.NO_MANAGER_IN, with_npus, lacks_managers)
+    yield from _lacking(messages.NO_DRIVER_FILES_IN, with_npus, lacks_files)
     bad = [one for one in with_npus if lacks_network(one) and not lacks_files(one)]
     if bad:
         yield messages.NO_NETWORK_FILES_IN.finding(
@@ -54,9 +53,8 @@ def running_containers_are_complete(
             paths=sorted({path for one in bad for path in lacks_network(one)}),
             names=_names(bad),
             count=len(bad),
-            commands=(RUN_COMMAND,),
             evidence=tuple(_evidence(one, lacks_network(one)) for one in bad[:_SHOWN]),
-            fix=_offer(bad[0], managers),
+            fix=FixOffer(id="container.run-command", params={"containers": [one.title for one in bad]}),
         )
 
 
@@ -80,16 +78,14 @@ def _lacking(
     message: Message,
     containers: Sequence[RunningContainer],
     lacks: Callable[[RunningContainer], list[str]],
-    managers: Sequence[str],
 ) -> Iterator[Finding]:
     bad = [one for one in containers if lacks(one)]
     if bad:
         yield message.finding(
             names=_names(bad),
             count=len(bad),
-            commands=(RUN_COMMAND,),
             evidence=tuple(_evidence(one, lacks(one)) for one in bad[:_SHOWN]),
-            fix=_offer(bad[0], managers),
+            fix=FixOffer(id="container.run-command", params={"containers": [one.title for one in bad]}),
         )
 
 
@@ -105,8 +101,3 @@ def _evidence(one: RunningContainer, lacking: Iterable[str]) -> Evidence:
         expected=", ".join(lacking),
         actual=messages.NOT_FOUND.text(),
     )
-
-
-def _offer(one: RunningContainer, managers: Iterable[str]) -> FixOffer:
-    """The fix that prints the command, with the NPUs of this container, or all where it has none."""
-    return FixOffer(id="container.run-command", params={"devices": [*one.cards, *managers]} if one.cards else {})

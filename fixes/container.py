@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.facts.node.cluster import Cluster
-from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container import ENGINES, Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.running_containers import RunningContainers
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.records import record
 from npudoctor.sdk import Note, Parameters, Refused, Step, fix
@@ -18,7 +19,8 @@ from . import messages
 @record(frozen=True)
 class RunCommand(Parameters):
     """`devices` are the device nodes to pass in, empty for all of this host; `image` what to start, `command` what to
-    run in it, `group` the number of the nodes' group for an image whose user is not root. `purpose` is `one-node`,
+    run in it, `group` the number of the nodes' group for an image whose user is not root. `containers` are running
+    containers of this host, each of which gets a command of its own with its NPUs. `purpose` is `one-node`,
     `several-nodes` or `inference`; the last two add /etc/hccn.conf, hccn_tool and the network of the host. Without it,
     the job's variables, the installed packages and the name of the image decide."""
 
@@ -26,6 +28,7 @@ class RunCommand(Parameters):
     image: str = "IMAGE"
     command: tuple[str, ...] = ()
     group: str = ""
+    containers: tuple[str, ...] = ()
     purpose: str = ""
 
 
@@ -40,6 +43,7 @@ def run_command(
     container: Container | None,
     cluster: Cluster | None,
     python: PythonEnvironment | None,
+    running: RunningContainers | None,
 ) -> Iterator[Step | Note]:
     """Print the command that starts the container with its NPUs.
 
@@ -47,6 +51,9 @@ def run_command(
     """
     from npudoctor.facts.node import _container_stanzas as stanzas
 
+    if asked.containers and not asked.devices and nodes is not None:
+        yield from _of_each(asked, nodes, running, several_nodes=_needs_network(asked, cluster, python))
+        return
     devices = asked.devices
     if not devices and nodes is not None and container is None:
         devices = tuple(node.path for node in (*nodes.cards, *nodes.managers))
@@ -76,6 +83,24 @@ def run_command(
     yield Note(messages.COMPOSE.text(text=stanzas.compose(one)))
     yield Note(messages.ASCEND_COMPOSE.text(text=stanzas.ascend_compose(one)))
     yield Note(messages.KUBERNETES.text(text=stanzas.kubernetes(one)))
+
+
+def _of_each(
+    asked: RunCommand, nodes: DeviceNodes, running: RunningContainers | None, *, several_nodes: bool
+) -> Iterator[Note]:
+    """The command of each container that runs, for its engine or as a pod; one without NPUs gets all of the host."""
+    from npudoctor.facts.node import _container_stanzas as stanzas
+
+    found = [one for one in (running.containers if running is not None else ()) if one.title in asked.containers]
+    if not found:
+        raise Refused(messages.NOT_RUNNING.text(names=list(asked.containers)), instead="npudoctor check containers")
+    for one in found:
+        cards = one.cards or tuple(node.path for node in nodes.cards)
+        devices = (*cards, *(node.path for node in nodes.managers))
+        engine = ENGINES.get(one.runtime.lower())
+        stanza = stanzas.stanza(devices, asked.image, several_nodes=several_nodes, engine=engine)
+        text = stanzas.kubernetes(stanza) if one.pod else stanzas.docker(stanza)
+        yield Note(messages.OF_CONTAINER.text(name=one.title, text=text))
 
 
 def _needs_network(asked: RunCommand, cluster: Cluster | None, python: PythonEnvironment | None) -> bool:

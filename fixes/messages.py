@@ -41,6 +41,8 @@ WITH_NETWORK = Sentence(
     "(`--set purpose=one-node` leaves them out)."
 )
 PLAIN = Sentence("with plain {engine}:\n{text}")
+OF_CONTAINER = Sentence("for {name}, IMAGE and other options as before:\n{text}")
+NOT_RUNNING = Sentence("no running container of this host is called {names}")
 ASCEND_RUNTIME = Sentence("or with the Ascend runtime:\n{text}")
 COMPOSE = Sentence("or with compose:\n{text}")
 ASCEND_COMPOSE = Sentence("or with compose and the Ascend runtime:\n{text}")

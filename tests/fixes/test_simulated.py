@@ -18,7 +18,9 @@ from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sdk import KeepPackages, Options
 from npudoctor.sim import hccn, machine, scenario
 from npudoctor.steps.files import FileMetadata, WriteFile
+from npudoctor.testing import run
 from tests.fixes import predicted
+from tests.nodes import labels
 
 DEV = {"name": "dev", "uid": 1007, "groups": {"dev": 1007}}
 ORPHAN = {"pid": 4711, "npu": 2, "memory_mb": 3000, "command": "python3 train.py --local-rank=1"}
@@ -301,6 +303,18 @@ def test_how_a_container_is_started_is_said_and_nothing_changed() -> None:
     assert all(any(word in note for note in made.notes) for word in ("docker run", "services:", "kind: Pod"))
     for bad in ("/dev/../etc/shadow", "/dev/davinci0;id", "davinci0"):
         assert planned(host, "container.run-command", {"devices": [bad]}).refused is not None
+
+
+def test_each_running_container_gets_the_command_of_its_own_npus() -> None:
+    host = node(**labels.read(labels.FOLDER / "containers-that-lack-files.toml").said["node"])
+    found = plan.offers(run(host, "containers.complete"))["container.run-command"]
+    made = planned(host, "container.run-command", plan.merged(offer for _, one in found if (offer := one.fix)))
+    told = {note.split(",")[0]: set(re.findall(r"(\w+) run|/dev/davinci(\d)", note)) for note in made.notes}
+    assert told == {
+        "for vllm-serve": {("docker", ""), ("", "4"), ("", "5")},
+        "for c1d52e13f0c9": {("podman", ""), ("", "6")},
+    }
+    assert planned(host, "container.run-command", {"containers": ["gone"]}).refused is not None
 
 
 @pytest.mark.parametrize(

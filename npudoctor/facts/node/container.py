@@ -16,7 +16,7 @@ DEVICE_LIST = "/sys/fs/cgroup/devices/devices.list"
 MARKS = {"/run/.containerenv": "podman", "/.dockerenv": "docker"}
 """Files that a runtime leaves in its containers."""
 
-_ENGINES = {"docker": "docker", "podman": "podman", "containerd": "nerdctl", "isula": "isula"}
+ENGINES = {"docker": "docker", "podman": "podman", "containerd": "nerdctl", "isula": "isula"}
 """The program that a person starts a container of a runtime with, with the options of `docker run`."""
 
 _NOTEBOOK_USERS = ("ma-user", "jovyan")
@@ -42,7 +42,7 @@ class Container:
     @property
     def engine(self) -> str | None:
         """The program that starts this container, as podman; None where it is not known, as for lxc."""
-        return _ENGINES.get(self.runtime)
+        return ENGINES.get(self.runtime)
 
 
 @record(frozen=True)
