@@ -110,15 +110,26 @@ def _setting_tasks(step: SetSysctl) -> Iterator[dict[str, Any]]:
 
 
 def _line_tasks(step: WriteFile, host: Host) -> Iterator[dict[str, Any]]:
-    """The lines of somebody else's file that change, each by the line that it replaces."""
-    module = "ansible.builtin.lineinfile"
+    """The lines of somebody else's file that change, each by the line that it replaces.
+
+    The whole file where these do not give it: a line that comes twice, or that belongs elsewhere than at the end.
+    """
+    lines, tasks = text_of(host, step.path)[0].splitlines(), list[dict[str, Any]]()
     for old, new in _changes(host, step):
         for before, after in zip(old, new, strict=False):
-            yield {module: {"path": step.path, "regexp": f"^{re.escape(before)}$", "line": after}}
+            tasks.append({"path": step.path, "regexp": f"^{re.escape(before)}$", "line": after})
+            if lines.count(before) == 1:
+                lines[lines.index(before)] = after
         for before in old[len(new) :]:
-            yield {module: {"path": step.path, "regexp": f"^{re.escape(before)}$", "state": "absent"}}
+            tasks.append({"path": step.path, "regexp": f"^{re.escape(before)}$", "state": "absent"})
+            lines = [line for line in lines if line != before]
         for after in new[len(old) :]:
-            yield {module: {"path": step.path, "line": after}}
+            tasks.append({"path": step.path, "line": after})
+            lines += [] if after in lines else [after]
+    if lines == step.content.splitlines():
+        yield from ({"ansible.builtin.lineinfile": task} for task in tasks)
+    else:
+        yield {"ansible.builtin.copy": {"dest": step.path, "content": step.content}}
 
 
 def _changes(host: Host, step: WriteFile) -> Iterator[tuple[list[str], list[str]]]:
@@ -195,6 +206,7 @@ def _drop_ins(steps: list[Step], host: Host) -> Iterator[str]:
     """Our part of each file alone: the whole of an own file, of another one the lines that come into it."""
     written = [step for step in steps if isinstance(step, (WriteFile, SystemdUnit)) and step.content is not None]
     if not written:
+        _ = [text for step in steps for text in _commands(step, host)]  # raises for a step that no form has
         raise Refused(messages.NO_DROP_IN.text())
     for step in written:
         content = step.content or ""

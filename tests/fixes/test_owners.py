@@ -224,6 +224,22 @@ def test_the_tasks_of_a_new_node_give_the_files_of_the_plan(id: str) -> None:
     assert written
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("version = 2\n", "version = 2\n[one]\n  kind = 1\n[two]\n  kind = 1\n"),
+        ('{\n  "log": "file"\n}\n', '{\n  "log": "file",\n  "runtimes": {}\n}\n'),
+        ("kind = 1\nkind = 1\n", "kind = 2\nkind = 1\n"),
+    ],
+    ids=["a line comes twice", "a line belongs in the middle", "one of two equal lines"],
+)
+def test_a_file_that_single_lines_do_not_give_is_copied(old: str, new: str) -> None:
+    path = "/etc/containerd/config.toml"
+    step = WriteFile(path=path, content=new)
+    [task] = handover._tasks(step, node(files={path: old}))
+    assert task["ansible.builtin.copy"] == {"dest": path, "content": new}
+
+
 @pytest.mark.skipif(not shutil.which("ansible-playbook"), reason="ansible-playbook is not installed")
 def test_ansible_itself_reads_the_tasks(tmp_path: Path) -> None:
     host = node(files={"/etc/sysctl.conf": MANAGED})
@@ -286,8 +302,9 @@ def test_a_drop_in_unsets_what_the_owners_line_sets(capsys: pytest.CaptureFixtur
 def test_a_step_that_only_npudoctor_takes_is_not_printed() -> None:
     host = node(process=[{"pid": 4711, "npu": 2, "memory_mb": 3000, "command": "python3 train.py --local-rank=1"}])
     made = plan.make(CATALOG, host, Request("npu.release", {"pids": [4711]}), Options())
-    with pytest.raises(Refused, match="only npudoctor itself"):
-        handover.render(made, host, "shell")
+    for form in handover.FORMS:
+        with pytest.raises(Refused, match="only npudoctor itself"):
+            handover.render(made, host, form)
 
 
 def test_it_is_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
