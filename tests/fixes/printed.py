@@ -218,7 +218,7 @@ def _docker(shell: Shell, command: str) -> None:
     box = replace(
         said.container,
         devices=numbers,
-        managers=all(path in devices for path in MANAGERS),
+        managers=all(path in devices for path in MANAGERS if shell.node.product.family != "950" or "svm" not in path),
         driver_files="/usr/local/Ascend/driver/lib64" in inside,
         sources={},
     )
@@ -228,7 +228,9 @@ def _docker(shell: Shell, command: str) -> None:
         said,
         container=box,
         remove=tuple(
-            path for path in said.remove if not path.startswith("/usr/local/Ascend/driver") and path not in inside
+            path
+            for path in said.remove
+            if not path.startswith("/usr/local/Ascend/driver") and path not in (*inside, *devices)
         ),
         commands=kept,
         shm_gib=float(shm.rstrip("g")) if shm else said.shm_gib,
