@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -109,6 +110,33 @@ def test_lists_are_read_by_others(cluster: str, capsys: pytest.CaptureFixture[st
     drain = said(capsys, "lists", cluster, "slurm-drain")[1]
     assert all("State=DRAIN" in line and "npudoctor-fleet " in line for line in drain.splitlines())
     assert "kubectl taint nodes" in said(capsys, "lists", cluster, "k8s-taints")[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (
+            "hostfile",
+            ("mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", "{ssh}", "--hostfile", "{list}"),
+        ),
+        ("machinefile", ("mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", "{ssh}", "-f", "{list}")),
+    ],
+)
+def test_an_mpirun_starts_a_rank_for_each_npu_of_the_listed_nodes(
+    made: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    _, _, planted = said(capsys, "sim", "4", str(tmp_path / "run"), "--faults", "sick=1")
+    (tmp_path / "list").write_text(said(capsys, "lists", str(tmp_path / "run"), made)[1], encoding="utf-8")
+    ssh = tmp_path / "ssh"  # the nodes are this machine
+    ssh.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexport NODE="$1"; shift; exec sh -c "$*"\n')
+    ssh.chmod(0o755)
+    argv = [word.format(ssh=ssh, list=tmp_path / "list") for word in words]
+    done = subprocess.run([*argv, "sh", "-c", 'echo "on $NODE"'], capture_output=True, encoding="utf-8", check=True)
+    good = [name for name in ("r01n0001", "r01n0002", "r01n0003", "r01n0004") if name not in planted]
+    assert sorted(re.findall(r"^on (\S+)$", done.stdout, re.MULTILINE)) == sorted(good * 8)
 
 
 def test_a_golden_node_and_a_baseline_are_options(

@@ -155,6 +155,23 @@ def test_a_rolling_upgrade_is_one_line_and_its_half_done_nodes_are_named() -> No
     assert nodes_by_code(report, Severity.INFO)["fleet.versions/upgrade"] == set(planted["drift"])
 
 
+def test_an_upgrade_of_the_driver_takes_its_package_along_and_only_in_its_group() -> None:
+    names, digests, planted = sim.fleet(20, {"drift": 6})
+    others, more, also = sim.fleet(12, {"drift": 2}, seed=1, scenario="healthy-a3")
+    digests |= {f"a{name}": changed(more[name], boot_id=f"a{name}", machine_id=f"a{name}") for name in others}
+    fleet = fleet_of(digests, [*names, *(f"a{name}" for name in others)])
+    group = next(one for one in fleet.groups if one.startswith("910B1"))
+    wanted = {group.rpartition(" (")[0]: {"driver version": ("24.1.rc1", "24.1.0")}}
+    report = report_of(replace(fleet, baseline=wanted))
+    assert nodes_by_code(report)["fleet.versions/differs"] == {f"a{name}" for name in also["drift"]}
+    assert nodes_by_code(report, Severity.INFO)["fleet.versions/upgrade"] == set(planted["drift"])
+    half = planted["drift"][0]
+    features = tuple((s, t, ("24.1.rc1",) if t == "driver package" else v) for s, t, v in digests[half].features)
+    digests[half] = replace(digests[half], features=features)
+    report = report_of(replace(fleet_of(digests, fleet.names), baseline=wanted))
+    assert nodes_by_code(report)["fleet.versions/half-upgraded"] == {half}
+
+
 def test_the_bmc_the_mcu_and_flow_control_are_compared_where_they_are_known() -> None:
     names, digests, _ = sim.fleet(9, {})
     for place, name in enumerate(names[1:]):  # the first node says nothing of them

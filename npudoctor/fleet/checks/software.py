@@ -24,6 +24,12 @@ VERSIONS = {
     "torch_npu": "package torch-npu",
 }
 """The titles of features by the names that a baseline file uses."""
+_WITH = {
+    "driver version": ("driver package",),
+    FIRMWARE: ("firmware package",),
+    "CANN": ("CANN in use", "operators of CANN"),
+}
+"""What an upgrade changes together with a title, to the same versions."""
 _SYSTEM = ("system.", "host.profile", "network.", "node.container", "node.role")
 _ANYWAY = frozenset({"NPUs", "TLS switch"})
 
@@ -50,14 +56,23 @@ def versions(fleet: Fleet) -> Iterator[Finding]:
 
     Ranks of one job need one CANN (HCCL ends with EI0008) and usually one driver and torch_npu.
     """
-    titles: set[str] = set()
+    upgraded: set[tuple[str, str]] = set()
     for group, members in fleet.groups.items():
-        wanted = fleet.baseline.get(group.rpartition(" (")[0]) or fleet.baseline.get("") or {}
-        titles |= set(wanted)
-        if wanted:
+        stated = fleet.baseline.get(group.rpartition(" (")[0]) or fleet.baseline.get("") or {}
+        if wanted := {**dict(_together(members, stated)), **stated}:
+            upgraded |= {(group, title) for title in wanted}
             yield from _upgrade(group, members, wanted)
-    found = feature_splits(fleet, lambda one: kind_of(one) == "versions" and one.title not in titles)
+    splits = feature_splits(fleet, lambda one: kind_of(one) == "versions")
+    found = (one for one in splits if (one.group, one.title) not in upgraded)
     yield from differing(say.VERSION, say.VERSION_TIE, found, {"CANN": say.SAME_CANN.text()})
+
+
+def _together(members: list[Member], stated: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """What has only the versions of a stated title: it is upgraded with it."""
+    for title, versions in stated.items():
+        for other in _WITH.get(title, ()):
+            if all(_state(member, other, *versions) != "neither" for member in members):
+                yield other, versions
 
 
 def _upgrade(group: str, members: list[Member], wanted: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
