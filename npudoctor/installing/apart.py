@@ -16,16 +16,18 @@ from npudoctor.host.apart import ApartHost
 SCRIPT = r"""
 trap : HUP INT QUIT TERM
 umask 022
-folder=$1 hands_off=$2 package=$3
-shift 3
+folder=$1 hands_off=$2 package=$3 why=$4
+shift 4
 cd / || exit 98
 start=$(sed 's/^.*) //' "/proc/$$/stat" | cut -d' ' -f20)
 printf '%s %s\n' "$$" "$start" >"$folder/pid.part" && sync "$folder/pid.part" || exit 98
 mv "$folder/pid.part" "$folder/pid" || exit 98
 code=97
+set -- env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root \
+SHELL=/bin/bash LC_ALL=C TMPDIR="$folder/tmp" bash "$package" "$@"
+test -z "$why" || set -- systemd-inhibit --what=shutdown:sleep --mode=block --who=npudoctor --why="$why" "$@"
 test -e "$folder/given-up" || {
-env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root \
-SHELL=/bin/bash LC_ALL=C TMPDIR="$folder/tmp" bash "$package" "$@" >>"$folder/log" 2>&1 </dev/null
+"$@" >>"$folder/log" 2>&1 </dev/null
 code=$?
 }
 run=${folder%/*}
@@ -33,7 +35,9 @@ grep -qsF "(run ${run##*/})" "$hands_off" && rm -f "$hands_off"
 printf '%s\n' "$code" >"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
 exit "$code"
 """
-"""What is run by sh with the folder of the step, the hands-off file, the package and the installer's options."""
+"""What is run by sh with the folder of the step, the hands-off file, the package, why no shutdown may come (empty where
+systemd does not run) and the installer's options. It is the main process of its unit and outlives SIGTERM: `systemctl
+stop` and a shutdown, which stops every unit, wait for the installer."""
 TEMPORARY = "tmp"
 NOT_BEGUN = 97
 _PID = re.compile(r"(\d{1,10}) (\d{1,20})\n")
@@ -43,14 +47,13 @@ _CODE = re.compile(r"(\d{1,3})\n")
 def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: str, options: Sequence[str]) -> list[str]:
     """The command that runs a package apart from npudoctor."""
     paths = [host.outside(path) for path in (folder, hands_off, package)]
-    inner = ["/bin/sh", "-c", SCRIPT, "npudoctor-install", *paths, *options]
+    inner = ["/bin/sh", "-c", SCRIPT, "npudoctor-install", *paths]
     if not host.exists("/run/systemd/system") or host.rooted:
-        return inner
+        return [*inner, "", *options]
     for tool in ("systemd-run", "systemd-inhibit"):
         if host.which(tool) is None:
             raise Refused(f"{tool} is not installed, and this node runs systemd: the step could end with this session")
     kept = ("TimeoutStartSec=infinity", "TimeoutStopSec=infinity", "SendSIGKILL=no", "KillMode=process")
-    inhibited = ["systemd-inhibit", "--what=shutdown:sleep", "--mode=block", "--who=npudoctor"]
     return [
         *(
             "systemd-run",
@@ -60,9 +63,9 @@ def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: st
             f"--setenv={variable(host, folder)}",
         ),
         *(f"--property={one}" for one in kept),
-        *inhibited,
-        "--why=NPU driver or firmware is being installed",
         *inner,
+        "NPU driver or firmware is being installed",
+        *options,
     ]
 
 

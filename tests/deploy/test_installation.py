@@ -3,6 +3,8 @@
 import os
 import stat
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,8 @@ for _ in $(seq 600); do test -e /var/lib/ran-driver && break; sleep 0.1; done
 systemctl kill --signal=KILL person; systemctl stop person
 echo "unit: $(systemctl show -p ActiveState --value 'npudoctor-install-*')"
 systemctl show -p TimeoutStopUSec -p RuntimeMaxUSec -p KillMode -p SendSIGKILL 'npudoctor-install-*' | sort
+timeout 3 systemctl stop 'npudoctor-install-*'; echo "stop: $?"
+echo "unit: $(systemctl show -p ActiveState --value 'npudoctor-install-*')"
 systemd-inhibit --list --no-pager --no-legend | grep -c 'shutdown:sleep.*block'
 npudoctor healthcheck
 npudoctor fix hccl.reserve-ports --yes >/dev/null 2>&1; echo "fix: $?"
@@ -84,6 +88,14 @@ cat /var/lib/ran-driver /var/lib/ran-firmware
 """
 
 
+DOWN = f"""
+touch /out/wait-driver
+systemd-run -q --unit=person --setenv=PATH=$PATH --setenv=PYTHONPATH=$PYTHONPATH $NPU setup --packages /repo {WORDS}
+for _ in $(seq 600); do test -e /var/lib/ran-driver && break; sleep 0.1; done
+systemctl poweroff --no-block; touch /out/asked; sleep 600
+"""
+
+
 class Node:
     """A bare node that boots, runs a script and powers off."""
 
@@ -125,7 +137,8 @@ def test_from_a_bare_node_through_a_kill_and_a_reboot(tmp_path: Path, debian: Pa
     node = Node(tmp_path, debian)
     said = node.boot(CUT)
     assert "unit: active\n" in said
-    assert "KillMode=process\nRuntimeMaxUSec=infinity\nSendSIGKILL=no\nTimeoutStopUSec=infinity\n1\n" in said
+    assert "KillMode=process\nRuntimeMaxUSec=infinity\nSendSIGKILL=no\nTimeoutStopUSec=infinity\n" in said
+    assert "\nstop: 124\nunit: deactivating\n1\n" in said
     assert "unhealthy: maintenance: NPU driver 23.0.5 is being installed" in said
     assert "fix: 7\nresume: 7\n" in said
     assert said.count("Driver package installed successfully") == 1
@@ -145,3 +158,19 @@ def test_without_systemd_a_lost_terminal_leaves_the_installer_running(tmp_path: 
     assert (
         "NOT READY: reboot the node, then npudoctor setup --resume\nattach: 1\n--full root /\n--full root /\n" in said
     )
+
+
+def test_a_shutdown_waits_for_the_installer(tmp_path: Path, debian: Path) -> None:
+    node = Node(tmp_path, debian)
+
+    def go_on() -> None:
+        while not (node.out / "asked").exists():
+            time.sleep(0.1)
+        time.sleep(5.0)
+        (node.out / "wait-driver").unlink()
+
+    threading.Thread(target=go_on, daemon=True).start()
+    node.boot(DOWN)
+    [code] = node.root.glob("var/lib/npudoctor/runs/*/step-1/code")
+    assert code.read_text() == "0\n"
+    assert (node.root / "usr/local/Ascend/driver/version.info").exists()
