@@ -45,7 +45,7 @@ _CODE = re.compile(r"(\d{1,3})\n")
 
 
 def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: str, options: Sequence[str]) -> list[str]:
-    """The command that runs a package apart from npudoctor."""
+    """The command that runs a package apart from npudoctor. systemd replaces `${…}` and `$$` in the words of a unit."""
     paths = [host.outside(path) for path in (folder, hands_off, package)]
     inner = ["/bin/sh", "-c", SCRIPT, "npudoctor-install", *paths]
     if not host.exists("/run/systemd/system") or host.rooted:
@@ -63,9 +63,7 @@ def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: st
             f"--setenv={variable(host, folder)}",
         ),
         *(f"--property={one}" for one in kept),
-        *inner,
-        "NPU driver or firmware is being installed",
-        *options,
+        *(word.replace("$", "$$") for word in (*inner, "NPU driver or firmware is being installed", *options)),
     ]
 
 

@@ -38,7 +38,10 @@ systemd-inhibit --list --no-pager --no-legend | grep -c 'shutdown:sleep.*block'
 npudoctor healthcheck
 npudoctor fix hccl.reserve-ports --yes >/dev/null 2>&1; echo "fix: $?"
 npudoctor setup --resume >/dev/null 2>&1; echo "resume: $?"
-(sleep 1; rm /out/wait-driver) &
+step=$(echo /var/lib/npudoctor/runs/*/step-1)
+grep -qE '^[0-9]+ [0-9]+$' $step/pid && echo "pid: $(cat /proc/$(cut -d' ' -f1 $step/pid)/comm)"
+rm /out/wait-driver; for _ in $(seq 600); do test -e $step/code && break; sleep 0.1; done
+test -e /run/npudoctor/hands-off || echo "hands-off: lifted"
 npudoctor setup --attach; echo "attach: $?"
 cat /var/lib/ran-driver /var/lib/ran-firmware; ls /run/npudoctor
 """
@@ -140,7 +143,7 @@ def test_from_a_bare_node_through_a_kill_and_a_reboot(tmp_path: Path, debian: Pa
     assert "KillMode=process\nRuntimeMaxUSec=infinity\nSendSIGKILL=no\nTimeoutStopUSec=infinity\n" in said
     assert "\nstop: 124\nunit: deactivating\n1\n" in said
     assert "unhealthy: maintenance: NPU driver 23.0.5 is being installed" in said
-    assert "fix: 7\nresume: 7\n" in said
+    assert "fix: 7\nresume: 7\npid: sh\nhands-off: lifted\n" in said
     assert said.count("Driver package installed successfully") == 1
     assert "NOT READY: reboot the node, then npudoctor setup --resume\nattach: 1\n" in said
     assert said.endswith("\n--full root /\n--full root /\n")

@@ -601,6 +601,7 @@ def test_under_systemd_it_is_a_transient_unit_without_limit(tmp_path: Path, monk
     assert words[0] == "systemd-run"
     assert {"--unit=unit-1", "--property=TimeoutStopSec=infinity", "--property=SendSIGKILL=no"} <= set(words)
     assert "--property=KillMode=process" in words and "systemd-inhibit" not in words  # it would end at SIGTERM
+    assert apart.SCRIPT.replace("$", "$$") in words  # of which systemd makes $ again
     assert "systemd-inhibit --what=shutdown:sleep --mode=block" in apart.SCRIPT and words[-3].startswith("NPU driver")
     assert words[-2:] == ["--full", "--quiet"]
     for tool in sorted(there):
