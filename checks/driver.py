@@ -14,7 +14,7 @@ from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts
 from npudoctor.facts.node.context import CardPresence, DriverStack
-from npudoctor.facts.node.device_access import DeviceAccess
+from npudoctor.facts.node.device_access import POWERFUL, DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.slices import parent_number
 from npudoctor.facts.npu_smi import NpuSmiInfo
@@ -378,8 +378,10 @@ def _denied(
         evidence += _complaint(answer, access)
     hint = None
     commands: tuple[str, ...] = (f"usermod -aG {group} {user.name}  # as root",)
-    if access.is_member:
-        hint = messages.MODE_DENIES.text(user=user.name, group=group)
+    powerful = group in POWERFUL and container is None
+    if access.is_member or powerful:
+        said = messages.MODE_DENIES if access.is_member else messages.GROUP_TOO_POWERFUL
+        hint = said.text(user=user.name, group=group)
         commands = ("ls -l /dev/davinci* /dev/devmm_svm /dev/hisi_hdc",)
     elif container is not None:
         change = start_again(
@@ -396,5 +398,5 @@ def _denied(
         hint=hint,
         commands=commands,
         evidence=tuple(evidence),
-        fix=None if access.is_member or container is not None else "driver.grant-access",
+        fix=None if access.is_member or powerful or container is not None else "driver.grant-access",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from npudoctor.facts.driver.version_files import InstallRecord
 from npudoctor.facts.node.container import Container
-from npudoctor.facts.node.device_access import DeviceAccess, parse_groups
+from npudoctor.facts.node.device_access import POWERFUL, DeviceAccess, parse_groups
 from npudoctor.facts.node.install_conditions import USER, USUAL_ID, DriverAccount, account_of, parse_accounts
 from npudoctor.records import record
 from npudoctor.sdk import (
@@ -52,8 +52,8 @@ def grant_access(asked: Access, host: Host, access: DeviceAccess, container: Con
         raise Refused(messages.GROUP_WITHOUT_NAME.text(), instead="--set group=GROUP")
     if not all(re.fullmatch(r"[a-z_][a-z0-9_.-]*\$?", name, re.I) for name in (user, group)):
         raise Refused(messages.NOT_A_NAME.text(names=[repr(user), repr(group)]))
-    if asked.group in ("root", "wheel", "sudo", "docker", "disk", "shadow"):
-        raise Refused(messages.GROUP_TOO_POWERFUL.text(group=asked.group))
+    if group in POWERFUL:
+        raise Refused(messages.GROUP_TOO_POWERFUL.text(group=group))
     yield Note(messages.OPENS_EVERY_NPU.text())
     other = user != access.user.name
     yield Note(messages.AT_NEXT_LOGIN.text(), messages.AT_LOGIN_OF_OTHER.text(user=user) if other else "")

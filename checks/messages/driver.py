@@ -177,6 +177,10 @@ NO_ACCESS = Message(
 MODE_DENIES = Sentence(
     "{user} is already in the group {group}; the mode of the device nodes denies access. Set it to 0660."
 )
+GROUP_TOO_POWERFUL = Sentence(
+    "Group {group} grants far more than access to the NPUs: do not add {user} to it. Give the device nodes the group "
+    "of the driver's user, HwHiAiUser."
+)
 ADD_GROUP_IN_CONTAINER = Sentence(
     "Add group {gid} of the device nodes to the container's user: the number counts, not the name."
 )

@@ -11,6 +11,9 @@ from npudoctor.facts.system.pci import PciCards
 from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, User, probe
 
+POWERFUL = frozenset({"root", "wheel", "sudo", "docker", "disk", "shadow"})
+"""Groups that grant far more than access to the NPUs: no user is added to them for that."""
+
 
 @record(frozen=True, kw_only=True)
 class DeviceAccess:
