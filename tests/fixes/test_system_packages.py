@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import pytest
 import yaml
 
 from npudoctor import plugins
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.system.platform import Platform
 from npudoctor.fixer import handover, plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Event, Outcome
+from npudoctor.host import Refused
 from npudoctor.host.live.local import LocalHost
-from npudoctor.sdk import Options, SystemPackages
+from npudoctor.records import replace
+from npudoctor.sdk import Options, SystemPackages, installed_packages
 from tests.packages.managers import managers
 from tests.plain_user import as_root
 
@@ -144,6 +149,44 @@ def test_the_owner_gets_tasks_and_a_script(site: Site) -> None:
     name = "gcc=4:12.2.0-3" if site.kind == "apt" else "gcc-10.3.1-20.x86_64"
     assert task["ansible.builtin.package"] == {"name": [name], "state": "present"}
     assert name in handover.render(made, LocalHost(), "shell")
+
+
+def test_the_preview_says_what_is_there_before_and_after(site: Site) -> None:
+    (planned,) = site.plan("gcc").steps
+    version = "4:12.2.0-3" if site.kind == "apt" else "10.3.1-20.x86_64"
+    installs, removes = planned.step, planned.step.inverse(LocalHost())
+    assert isinstance(removes, SystemPackages)
+    assert f"gcc: not installed → {version}" in installs.preview(LocalHost())
+    assert f"gcc: {version} → " in removes.preview(LocalHost())
+    gone = "dpkg --purge" if site.kind == "apt" else "rpm -e"
+    assert gone in removes.preview(LocalHost()) and gone not in installs.preview(LocalHost())
+
+
+def test_of_a_package_that_was_removed_its_settings_may_be_there(site: Site) -> None:
+    if site.kind == "rpm":
+        pytest.skip("rpm keeps no settings of a package that is removed")
+    (site.db / "gcc").write_text("4:12.2.0-3 config-files", encoding="utf-8")
+    (site.db / "dkms").write_text("half-installed", encoding="utf-8")
+    assert installed_packages(LocalHost(), "apt-get", ["gcc", "dkms"]) == {("dkms", ""): False}
+
+
+def needed(platform: Platform | None, container: Container | None = None) -> str:
+    known = importlib.import_module("npudoctor.fixes.system_packages")
+    with pytest.raises(Refused) as refused:
+        list(known.install_system_packages(known.OsPackages(), LocalHost(), platform, container))
+    return refused.value.reason
+
+
+def test_without_names_it_is_what_the_driver_s_installer_needs_here(site: Site) -> None:
+    there = Platform(machine="x86_64", os_id="debian" if site.kind == "apt" else "openEuler", kernel="6.1.0-9")
+    for name in ("dkms", "gcc"):
+        site.have(name)
+    names = "make", "linux-headers-6.1.0-9", "kernel-devel-6.1.0-9", "net-tools", "pciutils"
+    assert any(name in needed(there) for name in names)
+    assert "built on the host" in needed(there, Container(runtime="docker"))
+    unknown = "operating system needs are not known"
+    for platform in (None, replace(there, os_id="plan9"), replace(there, os_id=None), replace(there, kernel=None)):
+        assert unknown in needed(platform)
 
 
 TABLE = """Last metadata expiration check: 0:01:02 ago

@@ -48,6 +48,8 @@ elif tool == "rpm" and "-q" in words:
             print("package " + name + " is not installed")
     sys.exit(len(known) < len(names))
 elif tool == "dpkg" or tool == "rpm":
+    if {"dpkg": "--test", "rpm": "--simulate"}[tool] in words:
+        sys.exit("unknown option")
     names = [rpm_name(name) if tool == "rpm" else name for name in names]
     for other in sorted(os.listdir(base + "/db")):
         if other not in names and set(repo.get(other, {}).get("needs", [])) & set(names):
