@@ -365,9 +365,8 @@ def _denied(
 ) -> Finding:
     user, first = access.user, access.denied[0]
     group = access.group or (str(access.gid) if access.gid is not None else messages.GROUP_OF_THE_NODES.text())
-    mode = messages.NOT_READABLE.text()
-    if first.stat:
-        mode = messages.MODE_AND_GROUP.text(mode=first.stat.mode, group=group)
+    stat = first.stat
+    mode = messages.MODE_AND_GROUP.text(mode=stat.mode, group=group) if stat else messages.NOT_READABLE.text()
     evidence = [
         Evidence(source=first.path, expected=messages.READ_AND_WRITE.text(user=user.name), actual=mode),
         Evidence(source=f"groups of {user.name}", expected=group, actual=", ".join(user.groups) or "none"),
@@ -380,9 +379,8 @@ def _denied(
     commands: tuple[str, ...] = (f"usermod -aG {group} {user.name}  # as root",)
     powerful = group in POWERFUL and container is None
     if access.is_member or powerful:
-        said = messages.MODE_DENIES if access.is_member else messages.GROUP_TOO_POWERFUL
-        hint = said.text(user=user.name, group=group)
-        commands = ("ls -l /dev/davinci* /dev/devmm_svm /dev/hisi_hdc",)
+        denies = messages.MODE_DENIES if access.is_member else messages.GROUP_TOO_POWERFUL
+        hint, commands = denies.text(user=user.name, group=group), ("ls -l /dev/davinci* /dev/devmm_svm /dev/hisi_hdc",)
     elif container is not None:
         change = start_again(
             container,
