@@ -37,12 +37,12 @@ class BadInput(ValueError):
 
 
 def ask(run: Run, plan: Plan, engine: Engine, *, progress: Callable[[int, int], None] = lambda _a, _b: None) -> None:
-    """Ask the nodes of a plan without an answer in this run; each outcome is stored as it comes.
+    """Ask the nodes of a plan without a readable answer in this run; each outcome is stored as it comes.
 
     A node that an engine says nothing about is silent.
     """
-    before = run.outcomes()
-    left = [name for name in plan.names if not (name in before and before[name].answered)]
+    before, readable = run.outcomes(), {member.name for member in of_run(run).members}
+    left = [name for name in plan.names if not (name in readable and name in before and before[name].answered)]
     waiting = dict.fromkeys(left)
     for answer in engine(replace(plan, names=tuple(left))) if left else ():
         outcome, content = intake.take(answer)

@@ -122,6 +122,11 @@ def test_a_run_that_was_interrupted_asks_only_what_is_missing(tmp_path: Path) ->
     gather.ask(run, Plan(names=tuple(names)), working)
     assert asked == names
     assert [one.name for one in gather.of_run(run).members] == names
+    (tmp_path / "a run/nodes/n1.json.gz").unlink()
+    (tmp_path / "a run/nodes/n4.json.gz").write_bytes(b"\x1f\x8b cut")
+    gather.ask(run, Plan(names=tuple(names)), working)
+    assert asked == [*names, "n1", "n4"]
+    assert [one.name for one in gather.of_run(run).members] == names
 
 
 def test_a_line_of_the_outcomes_that_was_not_completed_is_ignored(tmp_path: Path) -> None:
