@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from npudoctor.explain.figures import FULL_DEVICE
 from npudoctor.explain.patterns import MEMORY_PATTERNS, Kind
@@ -22,10 +23,12 @@ _KINDS = (
     (re.compile(r"\brm(?:mod)?\b", re.IGNORECASE), "removes files or modules"),
     (re.compile(""), "changes the driver, the firmware or the NPU"),
 )
-_CODE_ONLY = re.compile(
-    r"(?:\\\\b|error code is |ErrCode=)*(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6})(?:\\\\b)?|Failed to start the device"
+_CODE = re.compile(r"\bE[A-Z]?\d{4,5}\b|\bERR\d{5}\b|-?\d{4,}")
+_OF_CODES = re.compile(
+    r"\\[a-zA-Z]|\b(?:error|errors?|[Ee]rr[Cc]ode|codes?|ret|is|runtime|result|errno|failed|fail|get|npu|board|type|dcmi|dsmi|mod|ule"
+    r"|el|module|model|initialized?|[Ff]ailed to start the device)\b"
 )
-"""A symptom that is only a code, or the sentence that torch_npu prints for one."""
+"""What a symptom spells beside a code, and torch_npu's sentence for one: neither says more than the code."""
 
 _ASSIGNED = re.compile(r"\b(?P<name>[A-Z_]{3,40})=\d+\b")
 _INSIDE = "In a container, "
@@ -85,6 +88,10 @@ def speaks_of_device(suspect: Suspect) -> bool:
     shown = [one.found for one in suspect.evidence if one.found.kind is Kind.SYMPTOM and not one.advice]
     if suspect.pitfall.id == FULL_DEVICE:
         return any(one.by in MEMORY_PATTERNS for one in shown)
-    return suspect.weight >= STRONG and any(
-        not is_wrapper(one.by) and not _CODE_ONLY.fullmatch(one.by) for one in shown
-    )
+    return suspect.weight >= STRONG and any(not is_wrapper(one.by) and not is_code_only(one.by) for one in shown)
+
+
+@cache
+def is_code_only(expression: str) -> bool:
+    """Whether a symptom is only a code, or the sentence that a program prints for one."""
+    return re.search(r"[^\W\d_]{2}", _OF_CODES.sub(" ", _CODE.sub(" ", expression))) is None

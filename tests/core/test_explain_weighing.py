@@ -220,6 +220,45 @@ def test_a_code_alone_leads_to_no_step_that_resets_reinstalls_or_ends(row: Pitfa
 
 
 @pytest.mark.parametrize(
+    "form",
+    [
+        "dcmi module initialize failed. ret is {}",
+        "npu get board type failed. ret is {}",
+        "aclrtSetDevice failed, ret = {}, feature not supported",
+        "open device 0 failed, runtime result = {}.[FUNC:ReportCallError][FILE:log_inner.cpp][LINE:161]",
+        "RuntimeError: NPU function error: c10_npu::SetDevice(device_id_), error code is {}\n"
+        "[ERROR] 2026-01-01-00:00:00 (PID:1000, Device:0, RankID:0) ERR00100 PTA call acl api failed\n"
+        "[Error]: Failed to start the device.\n        Rectify the fault based on the error information in the log.",
+        "{}: Inner Error!\n        The Inner error is reported as above. The process exits for this inner error.",
+    ],
+)
+def test_no_printed_form_of_a_code_leads_to_a_dangerous_step(form: str) -> None:
+    known = [code.code for code in knowledge.errors().codes if any(row.id in code.pitfalls for row in DANGEROUS)]
+    for code in (*known, *range(-8021, -7998), -8255, -9005, -9999):
+        for one in diagnosed(*form.format(code).splitlines()).suspects:
+            dangerous = [step for step, _ in advice.steps(one) if advice.is_dangerous(step)]
+            assert dangerous == [], (code, one.pitfall.id, dangerous)
+
+
+def test_a_symptom_that_is_only_a_code_is_told_from_one_that_says_more() -> None:
+    for symptom in (
+        r"\b507901\b",
+        "error code is 507033",
+        "EJ0001",
+        r"dcmi mod(ule|el) initialized? failed.{0,40} -8001\b",
+    ):
+        assert advice.is_code_only(symptom), symptom
+    for symptom in (
+        "Device lost heart",
+        r"\] lost heartbeat",
+        "TsdOpen failed",
+        "the device is used",
+        "已损坏，无法使用",
+    ):
+        assert not advice.is_code_only(symptom), symptom
+
+
+@pytest.mark.parametrize(
     ("line", "size"),
     [
         (
