@@ -52,7 +52,10 @@ def node_name(number: int) -> str:
 def fleet(
     count: int, faults: Mapping[str, int], *, seed: int = 0, scenario: str = SCENARIO
 ) -> tuple[list[str], dict[str, Digest], dict[str, list[str]]]:
-    """The names, the answers, and which nodes have which fault. Raises KeyError for an unknown fault."""
+    """The names, the answers, and which nodes have which fault.
+
+    Raises KeyError for an unknown fault, and ScenarioError where these nodes have nothing that a fault changes.
+    """
     chance = random.Random(seed)  # noqa: S311 - noise, not a secret
     names = [node_name(number) for number in range(count)]
     said = {name: _node(number, name, chance, scenario) for number, name in enumerate(names)}
@@ -70,8 +73,11 @@ def fleet(
         for place, name in enumerate(planted[fault]):
             if plant is None:
                 del said[name]
-            else:
+                continue
+            try:
                 plant(said[name], place, said[planted[fault][0]])
+            except (KeyError, StopIteration):
+                raise sim.ScenarioError(f"{scenario}: no part that the fault {fault} changes") from None
     return names, {name: adapter(Digest).validate_python(one) for name, one in said.items()}, planted
 
 
@@ -121,6 +127,13 @@ def _feature(said: dict[str, Any], title: str, *value: str) -> None:
     ]
 
 
+def _ports(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """The network ports of its NPUs; raises KeyError where it has none."""
+    if not said["identity"]["npus"]:
+        raise KeyError("npus")
+    return list(said["identity"]["npus"].values())
+
+
 def _drift(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
     _feature(said, "driver version", "24.1.0")
     _feature(said, "driver package", "24.1.0")
@@ -140,7 +153,7 @@ def _hot(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
 
 
 def _tls(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
-    for npu in said["identity"]["npus"].values():
+    for npu in _ports(said):
         npu["tls"] = 1
 
 
@@ -155,7 +168,7 @@ def _swapped(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
 
 
 def _fec(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
-    for npu in said["identity"]["npus"].values():
+    for npu in _ports(said):
         npu["fec"] = "no FEC mode"
 
 

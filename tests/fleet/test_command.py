@@ -167,6 +167,14 @@ def test_a_golden_node_and_a_baseline_are_options(
         (["merge", "/none"], "does not exist"),
         (["sim", "0", "/tmp/x"], "expected a number"),
         (["sim", "4", "/tmp/x", "--faults", "frogs=1"], "known are"),
+        (
+            ["sim", "4", "/none/x", "--simulate", "bare-host", "--faults", "hot=1"],
+            "bare-host: no part that the fault hot",
+        ),
+        (
+            ["sim", "4", "/none/x", "--simulate", "duo-310p", "--faults", "fec=1"],
+            "duo-310p: no part that the fault fec",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -267,6 +267,17 @@ def test_one_error_on_many_nodes_is_one_finding() -> None:
     assert found == {"fleet.errors-together/same-error": set(names[:4])}
 
 
+def test_an_address_is_given_once_in_a_super_pod() -> None:
+    names, digests, planted = sim.fleet(8, {"dup-ip": 2}, scenario="healthy-a3")
+    assert nodes_by_code(report_of(fleet_of(digests, names))) == {
+        "fleet.card-addresses/conflict": set(planted["dup-ip"])
+    }
+    other = digests[planted["dup-ip"][0]]
+    pod = {**other.identity.super_pod, "super_pod_id": 7}
+    digests[other.name] = changed(other, super_pod=pod)
+    assert "fleet.card-addresses/conflict" not in nodes_by_code(report_of(fleet_of(digests, names)))
+
+
 def test_sdids_and_server_indices_are_unique_in_a_super_pod() -> None:
     names, digests, _ = sim.fleet(4, {}, scenario="healthy-a3")
     for place, name in enumerate(names):

@@ -48,18 +48,18 @@ def tls(fleet: Fleet) -> Iterator[Finding]:
 def card_addresses(fleet: Fleet) -> Iterator[Finding]:
     """NPU addresses unique and in one network for each index
 
-    HCCL names an address conflict as a cause of links that time out.
+    HCCL names an address conflict as a cause of links that time out. Super pods may have networks of their own.
     """
     used = [
-        (npu.address, member.name, device)
+        ((npu.address, member.identity.super_pod.get("super_pod_id")), member.name, device)
         for member in fleet.members
         for device, npu in member.identity.npus.items()
-        if npu.address and member.identity.super_pod.get("super_pod_id") is None
+        if npu.address
     ]
     conflicts = repeated(used, lambda row: row[0], lambda row: f"{row[1]} {row[2]}")
     for same in by(conflicts.items(), lambda item: tuple(sorted({name for _, name, _ in item[1]}))).items():
         nodes, found = same
-        address, rows = found[0]
+        (address, _), rows = found[0]
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         where = [f"{name} NPU {device}" for _, name, device in rows]
         yield on(say.CONFLICT, nodes, address=f"{address}{more}", count=len(rows), where=where)
