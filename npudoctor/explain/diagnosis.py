@@ -21,8 +21,8 @@ from npudoctor.records import field, record, replace
 _NEIGHBOURS = 15
 """Distance in lines within which a line without a source gets that of its neighbour."""
 
-_OF_KERNELS = frozenset({"P006", "P056", "P117"})
-"""Known issues that say that a kernel failed to compile or to run, or that the operator compiler did not start."""
+_OF_KERNELS = frozenset({"P006", "P056", "P114", "P117"})
+"""Known issues that say that a kernel or a build failed, or that the operator compiler did not start."""
 
 _SAME_INSTANT_S = 1.0
 _SAME_REPORT_S = 5.0

@@ -119,6 +119,10 @@ _LIMITS = (
         ),
         "a kernel is started with a number of blocks that the runtime does not allow",
     ),
+    (
+        re.compile(r"undefined reference due to --no-allow-shlib-undefined: (?:test|case|kernel|launch|run)_"),
+        "a library lacks a function of the program itself",
+    ),
     (re.compile(r"op converter is not implemented"), "the graph mode has no converter for an operator of the model"),
     (
         re.compile(
@@ -179,6 +183,7 @@ _LIMITS = (
 """Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
 
 _LIMIT_WORDS = (
+    "shlib-undefined: ",
     *(" overflow", "grid should be less than", "coreDim", "blockDim", "block_num", "blocknum"),
     *("op converter is not", "graph capture", "captured stream", "stream is captured", "capture mode does not"),
     *(
