@@ -155,10 +155,10 @@ def _not_started(lost: Sequence[PciCard], numbers: Sequence[int], info: NpuSmiIn
     """For each NPU that npu-smi lacks, as far as it is clear which these are; three or more have one cause."""
     subjects = [subject for number in numbers if (subject := _subject(number, info))]
     if len(subjects) != len(numbers) or not subjects:
-        yield _lost(lost, ["host"], info)
+        yield _lost_finding(lost, ["host"], info)
         return
     for group in _npus(subjects, info):
-        yield _lost(lost, group, info)
+        yield _lost_finding(lost, group, info)
 
 
 def _npus(subjects: Sequence[str], info: NpuSmiInfo) -> list[list[str]]:
@@ -168,7 +168,7 @@ def _npus(subjects: Sequence[str], info: NpuSmiInfo) -> list[list[str]]:
     return [[chip for chips in group for chip in chips] for group in groups]
 
 
-def _lost(lost: Sequence[PciCard], subjects: Sequence[str], info: NpuSmiInfo) -> Finding:
+def _lost_finding(lost: Sequence[PciCard], subjects: Sequence[str], info: NpuSmiInfo) -> Finding:
     slots = [card.slot for card in lost]
     return messages.NOT_IN_NPU_SMI.finding(
         **on(subjects),
@@ -180,7 +180,7 @@ def _lost(lost: Sequence[PciCard], subjects: Sequence[str], info: NpuSmiInfo) ->
             *(f"lspci -vv -s {card.slot}" for card in lost),
         ),
         evidence=(
-            *(Evidence(source=f"{DEVICES}/{card.slot}", actual=_described(card)) for card in lost),
+            *(Evidence(source=f"{DEVICES}/{card.slot}", actual=_describe(card)) for card in lost),
             Evidence(
                 source=info.shown_by,
                 expected=messages.ROW_WITH_BUS_ID.text(slots=[slot.upper() for slot in slots]),
@@ -190,7 +190,7 @@ def _lost(lost: Sequence[PciCard], subjects: Sequence[str], info: NpuSmiInfo) ->
     )
 
 
-def _described(card: PciCard) -> str:
+def _describe(card: PciCard) -> str:
     driver = card.driver or messages.NONE.text()
     if card.numa_node is None:
         return messages.PCI_DEVICE.text(device=card.device, driver=driver)

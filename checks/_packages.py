@@ -28,7 +28,7 @@ def for_this_node(package: str, cards: Chips | None, platform: Platform | None) 
     return package
 
 
-def explained(command: str) -> str:
+def explain_command(command: str) -> str:
     """A command with a package whose name is not wholly known, with a comment that says what its places stand for."""
     places = list(dict.fromkeys(re.findall(r"<\w+>", command)))
     return f"{command}  # {messages.AS_IN_THE_PACKAGE.text(places=places)}" if places else command

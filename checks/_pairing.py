@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.python.imports import TorchImport
-from npudoctor.facts.python.requirements import required
+from npudoctor.facts.python.requirements import find_requirement
 from npudoctor.facts.python.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.solver import Solution, Stack, solve
@@ -30,7 +30,7 @@ class Needed:
 
 def torch_needed(torch_npu: Distribution, python: PythonEnvironment) -> Needed:
     """The torch that a torch_npu requires: by its wheel, else by the table, else by its version number."""
-    requirement = required(torch_npu.requires, "torch", python)
+    requirement = find_requirement(torch_npu.requires, "torch", python)
     if requirement is not None and requirement.pinned is not None:
         version = requirement.pinned.partition("+")[0]
         reason = messages.REQUIRED_BY_WHEEL.text(requirement=requirement)
@@ -65,7 +65,7 @@ def _accepts(python: PythonEnvironment) -> bool | None:
     """Whether the wheel's requirement accepts the installed torch; None where it has none."""
     if python.torch is None or python.torch_npu is None:
         return None
-    requirement = required(python.torch_npu.requires, "torch", python)
+    requirement = find_requirement(python.torch_npu.requires, "torch", python)
     try:
         return requirement.accepts(python.torch.version) if requirement is not None else None
     except ParseError:

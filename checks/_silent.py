@@ -33,7 +33,7 @@ def silent_chips(info: NpuSmiInfo | None) -> set[str]:
     return {subject_of(chip, rows) for chip in rows if chip.says_ok and is_silent(chip, rows)}
 
 
-def silent(chip: Chip, info: NpuSmiInfo, reset: Reset, subject: str) -> Finding:
+def silent_finding(chip: Chip, info: NpuSmiInfo, reset: Reset, subject: str) -> Finding:
     """The finding of such a chip, with its reset."""
     totals = [total for one in info.npus if (total := _total(one))]
     expected = messages.MEMORY_OF_PEERS.text(total_mb=max(totals)) if totals else messages.SOME_MEMORY.text()

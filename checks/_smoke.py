@@ -56,7 +56,7 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
         alike = _without_numbers(one) or (one.cause if one.cause == "no-start" else str(one.rank))
         groups.setdefault(alike, []).append(one)
     for group in groups.values():
-        ranks = _named(group) if len(group) < run.world_size or run.world_size == 1 else messages.ALL_RANKS.text()
+        ranks = _name_group(group) if len(group) < run.world_size or run.world_size == 1 else messages.ALL_RANKS.text()
         message, params = _what(group[0], stage)
         yield _finding(message, group, stage, waited=waited, ranks=ranks, **params)
 
@@ -64,7 +64,7 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
 def _nobody(run: SmokeRun, stage: str, place: str) -> Finding:
     """The finding where no rank of this node broke the run: its launcher, or another node, did."""
     causes = {one.cause for one in run.failures}
-    ranks = _named([one for one in run.failures if one.cause != "waited"])
+    ranks = _name_group([one for one in run.failures if one.cause != "waited"])
     if run.nnodes == 1:
         return _finding(messages.ENDED_BY_LAUNCHER[stage], run.failures, stage, unexplained=True, place=place)
     checks = "npudoctor check hccl.hostname hccl.interface hccl.firewall"
@@ -74,7 +74,7 @@ def _nobody(run: SmokeRun, stage: str, place: str) -> Finding:
     return _finding(message[stage], run.failures, stage, unexplained=True, command=checks, ranks=ranks, place=place)
 
 
-def _named(group: Sequence[SmokeFailure]) -> list[str]:
+def _name_group(group: Sequence[SmokeFailure]) -> list[str]:
     return [
         messages.RANK_ON.text(rank=one.rank, npu=one.card) if one.card else messages.RANK.text(rank=one.rank)
         for one in group
@@ -100,7 +100,7 @@ def _what(one: SmokeFailure, stage: str) -> tuple[Message, dict[str, Any]]:
         return messages.RANK_EXITED[stage], {"place": place, "status": status}
     if one.cause == "no-start" and stage == "launch":
         if one.last_line and re.match(_ERROR, one.last_line):
-            return messages.ENDED_EARLY_WITH_ERROR, {"place": place, "error": _shortened(one.last_line)}
+            return messages.ENDED_EARLY_WITH_ERROR, {"place": place, "error": _shorten(one.last_line)}
         return messages.ENDED_EARLY, {"place": place}
     if one.cause == "hang":
         return (messages.RANK_STOPPED if one.state == "T" else messages.RANK_HUNG)[stage], {"place": place}
@@ -113,7 +113,7 @@ def _error(one: SmokeFailure) -> str:
     """Its error in one short line."""
     if meaning := _meaning(one):
         return meaning
-    return _shortened(one.message.splitlines()[0]) if one.message else messages.NO_ERROR_MESSAGE.text()
+    return _shorten(one.message.splitlines()[0]) if one.message else messages.NO_ERROR_MESSAGE.text()
 
 
 def _meaning(one: SmokeFailure) -> str | None:
@@ -125,7 +125,7 @@ def _meaning(one: SmokeFailure) -> str | None:
     return None
 
 
-def _shortened(text: str, limit: int = 120) -> str:
+def _shorten(text: str, limit: int = 120) -> str:
     """The text up to its limit: where it is longer, without places in source and folders of paths, ended at a word."""
     if len(text) > limit:
         text = re.sub(r"(?<![^\s'\"(])/\S{0,300}/", "", re.sub(r"(?<!\S)\S{1,300}\.(?:cpp|h|cc):\d{1,9} ", "", text))

@@ -43,7 +43,7 @@ def installed_parts(python: PythonEnvironment, cann: Cann | None) -> dict[str, s
     return parts
 
 
-def named(part: str) -> str:
+def name_of(part: str) -> str:
     """How sentences call a part."""
     return _NAMES.get(part, part)
 
@@ -103,7 +103,7 @@ def pair_wanted(options: Options, python: PythonEnvironment, cann: Cann | None) 
         found = nearest(table.framework(name), table, parts)
         if found is None or not {"torch", "torch_npu"} <= set(found[0].requires):
             continue
-        pair = {part: exact(found[0].requires[part]) for part in ("torch", "torch_npu")}
+        pair = {part: exact_release(found[0].requires[part]) for part in ("torch", "torch_npu")}
         row = knowledge.compatibility().release(pair["torch_npu"])
         if row is None or row.torch != pair["torch"] or row.supports_python(python.version) is False:
             continue
@@ -121,11 +121,11 @@ def commands(
     """The commands of a change, in the order in which they have to run."""
     pip = f"{python.executable} -m pip install"
     if "cann" in wrong:
-        yield f"./Ascend-cann-toolkit_{exact(release.requires['cann'])}_linux-$(arch).run --install"
+        yield f"./Ascend-cann-toolkit_{exact_release(release.requires['cann'])}_linux-$(arch).run --install"
     if "python" in wrong:
         yield f"conda create -n {framework.name} 'python{release.requires['python'].replace(' ', '')}'"
     packages = [part for part in wrong if part not in ("cann", "python")]
-    yield from (f"{pip} {_pinned(part, release)}" for part in packages if part in _ORDER)
+    yield from (f"{pip} {_pin(part, release)}" for part in packages if part in _ORDER)
     last = [part for part in packages if part not in _ORDER]
     stays = release.speaks_of(wheel(parts.get(framework.package, "")))
     again = stays and any(part in _ORDER for part in packages)
@@ -133,19 +133,19 @@ def commands(
         last.insert(0, framework.package)
     if last:
         why = f"  # {messages.AGAIN.text()}" if framework.package in last and again else ""
-        yield f"{pip} {' '.join(_pinned(part, release, framework) for part in last)}{why}"
+        yield f"{pip} {' '.join(_pin(part, release, framework) for part in last)}{why}"
 
 
-def _pinned(part: str, release: FrameworkRelease, framework: Framework | None = None) -> str:
+def _pin(part: str, release: FrameworkRelease, framework: Framework | None = None) -> str:
     if framework is not None and part == framework.package:
         return part if release.release == "*" else f"{part}=={release.release}"
     wanted = release.requires[part]
     if part in _FIRST_OF_RANGE:
-        return f"{part}=={exact(wanted)}"
-    return f"'{part}{wanted.replace(' ', '')}'" if re.match(r"[<>=!~]", wanted) else f"{part}=={exact(wanted)}"
+        return f"{part}=={exact_release(wanted)}"
+    return f"'{part}{wanted.replace(' ', '')}'" if re.match(r"[<>=!~]", wanted) else f"{part}=={exact_release(wanted)}"
 
 
-def exact(published: str) -> str:
+def exact_release(published: str) -> str:
     """One release of a published version: the last of several, the lower bound of a range."""
     found = re.search(r">=\s*([^\s,]+)", published)
     return found[1] if found else wheel(published.split(" or ")[-1]) if "RC" not in published else published

@@ -47,7 +47,7 @@ def by_fault(items: Iterable[Item], total: int, key: Callable[[Item], Hashable] 
     return found
 
 
-def joined(findings: Sequence[Finding]) -> Finding:
+def join(findings: Sequence[Finding]) -> Finding:
     """Findings that are alike but for their chips as one, with the texts of the first and the evidence of all."""
     first = findings[0]
     if len(findings) == 1:

@@ -27,7 +27,7 @@ from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
 from ._causes import as_evidence
-from ._packages import explained, operators_package, package_tag, title
+from ._packages import explain_command, operators_package, package_tag, title
 from ._setting_lines import is_below
 from .messages import cann as messages
 
@@ -47,7 +47,7 @@ def toolkit_is_installed(
     """
     install = cann.chosen
     if install is None:
-        yield _half_removed(cann) if cann.dead_links else _not_installed(cann, _paired(python), package_tag(cards))
+        yield _half_removed(cann) if cann.dead_links else _not_installed(cann, _release_of(python), package_tag(cards))
         return
     arch = _ARCHITECTURES.get((install.arch or "").lower(), (install.arch or "").lower())
     machine = _ARCHITECTURES.get(platform.machine, platform.machine)
@@ -56,7 +56,7 @@ def toolkit_is_installed(
             arch=arch,
             machine=machine,
             commands=(
-                explained(f"./Ascend-cann-toolkit_{install.stated or '<version>'}_linux-{machine}.run --install"),
+                explain_command(f"./Ascend-cann-toolkit_{install.stated or '<version>'}_linux-{machine}.run --install"),
             ),
             evidence=(Evidence(source=install.info_path or install.root, expected=machine, actual=arch),),
         )
@@ -98,7 +98,7 @@ def _switch_offer(install: CannInstall, links: Sequence[DeadLink]) -> FixOffer |
     return FixOffer(id="cann.switch", params={"to": install.root}) if movable else None
 
 
-def _paired(python: PythonEnvironment | None) -> TorchNpuRelease | None:
+def _release_of(python: PythonEnvironment | None) -> TorchNpuRelease | None:
     """The row of the installed torch_npu, where it names a CANN or a guess of one."""
     torch_npu = python.torch_npu if python is not None else None
     row = knowledge.compatibility().release(torch_npu.version) if torch_npu is not None else None
@@ -119,8 +119,8 @@ def _not_installed(cann: Cann, paired: TorchNpuRelease | None, chip: str | None)
     return messages.NOT_INSTALLED.finding(
         hint=hint,
         commands=(
-            explained(f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install"),
-            explained(f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install"),
+            explain_command(f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install"),
+            explain_command(f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install"),
         ),
         evidence=(
             Evidence(source=usual or "the usual places", expected="ascend-toolkit/latest, cann", actual="not found"),
@@ -138,7 +138,7 @@ def _half_removed(cann: Cann) -> Finding:
     return messages.HALF_REMOVED.finding(
         path=link.path,
         target=link.target,
-        commands=(f"ls -l {link.path}", explained("./Ascend-cann-toolkit_<version>_linux-$(arch).run --install")),
+        commands=(f"ls -l {link.path}", explain_command("./Ascend-cann-toolkit_<version>_linux-$(arch).run --install")),
         evidence=tuple(
             Evidence(
                 source=dead.path,
@@ -173,7 +173,7 @@ def environment_is_loaded(
         yield _invalid_paths(invalid, settings, environment, startup)
     if "ASCEND_HOME_PATH" in cann.named_in_vain:
         return
-    unset = [name for name in settings.single if not environment.filled(name)]
+    unset = [name for name in settings.single if not environment.non_empty(name)]
     lacking = {name: entries for name in settings.lists if (entries := missing_entries(name, settings, paths, linker))}
     serious = [name for name in unset if name in _NEEDED_SINGLE]
     serious += [name for name, entries in lacking.items() if not all(map(is_optional, entries))]

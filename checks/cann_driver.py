@@ -20,7 +20,7 @@ from npudoctor.facts.versions import CannVersion, DriverVersion
 from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
 from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Unavailable, check
 
-from ._packages import DRIVER, FIRMWARE, explained, for_this_node
+from ._packages import DRIVER, FIRMWARE, explain_command, for_this_node
 from .messages import cann as messages
 
 ATB_HOME = "ATB_HOME_PATH"
@@ -46,7 +46,7 @@ def driver_matches_cann(
     if support is None:
         yield _not_listed(install, source, stated)
         return
-    fit = support.fit(stated)
+    fit = support.judge(stated)
     older = fit is Fit.UNKNOWN and _is_older(stated, support)
     if (fit is Fit.OUTSIDE or older) and support.confidence is not Confidence.WEAK:
         yield _too_old(install, source, stated, support, cards, platform)
@@ -94,8 +94,8 @@ def _too_old(
         required=support.oldest_compatible or paired,
         paired=paired,
         commands=(
-            explained(f"{for_this_node(FIRMWARE, cards, platform)} --upgrade"),
-            explained(f"{for_this_node(DRIVER, cards, platform)} --upgrade"),
+            explain_command(f"{for_this_node(FIRMWARE, cards, platform)} --upgrade"),
+            explain_command(f"{for_this_node(DRIVER, cards, platform)} --upgrade"),
             "reboot",
         ),
         evidence=(
@@ -128,12 +128,12 @@ def nnal_matches(
     Their libraries are C++. With another ABI than that of torch, or of another release, they fail with undefined
     symbols that begin with _ZN3atb. Checked only where a package or a variable requires ATB.
     """
-    named = environment.filled(ATB_HOME) if environment is not None else None
+    named = environment.non_empty(ATB_HOME) if environment is not None else None
     needing = [name for name in NEEDING_ATB if python is not None and name in python.distributions]
     if named is None and not needing:
         raise NotApplicable(messages.NNAL_NOT_REQUIRED.text())
     if nnal is None:
-        yield _missing(cann, named, needing)
+        yield _missing_finding(cann, named, needing)
         return
     if named is None:
         yield _not_loaded(nnal, needing)
@@ -153,9 +153,9 @@ def nnal_matches(
         )
 
 
-def _missing(cann: Cann, named: str | None, needing: list[str]) -> Finding:
+def _missing_finding(cann: Cann, named: str | None, needing: list[str]) -> Finding:
     version = cann.chosen.stated if cann.chosen is not None and cann.chosen.stated else "<version>"
-    commands = (explained(f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install"), f"source {SET_ENV}")
+    commands = (explain_command(f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install"), f"source {SET_ENV}")
     evidence = (Evidence(source=ATB_HOME, expected=messages.ATB_DIRECTORY.text(), actual=named or "not set"),)
     if named is not None:
         return messages.NNAL_PATH_INVALID.finding(variable=ATB_HOME, path=named, commands=commands, evidence=evidence)
@@ -173,7 +173,7 @@ def _not_loaded(nnal: Nnal, needing: list[str]) -> Finding:
 def _version(cann: Cann, nnal: Nnal) -> Iterator[Finding]:
     install = cann.chosen
     own = install.version if install is not None else None
-    if install is None or own is None or nnal.version is None or _compatible(own, nnal.version):
+    if install is None or own is None or nnal.version is None or _is_compatible(own, nnal.version):
         return
     yield messages.NNAL_MISMATCH.finding(
         nnal=nnal.version,
@@ -183,6 +183,6 @@ def _version(cann: Cann, nnal: Nnal) -> Iterator[Finding]:
     )
 
 
-def _compatible(toolkit: CannVersion, nnal: CannVersion) -> bool:
+def _is_compatible(toolkit: CannVersion, nnal: CannVersion) -> bool:
     several = [CannVersion.parse(text) for text in knowledge.layout().more["cross_compatible_ops"]]
     return toolkit == nnal or (toolkit in several and nnal in several)

@@ -15,7 +15,7 @@ from npudoctor.records import replace
 from npudoctor.sdk import Evidence, Finding, FixOffer, check
 
 from ._causes import as_evidence
-from ._packages import explained
+from ._packages import explain_command
 from .messages import cann as messages
 
 _SHOWN = 4
@@ -48,7 +48,7 @@ def _problems(
         yield _stubs(libraries.stubs, environment)
     damaged = [one for one in libraries.libraries if one.problem is not None]
     if damaged:
-        yield _damaged(damaged, cann.holding(damaged[0].path or "") or install, install)
+        yield _damaged_finding(damaged, cann.holding(damaged[0].path or "") or install, install)
     missing = [one for one in libraries.libraries if one.path is None]
     of_driver = [one for one in missing if one.name == OF_THE_DRIVER and not one.passed_over]
     foreign = [one for one in missing if one.passed_over]
@@ -56,11 +56,11 @@ def _problems(
     if foreign:
         yield _wrong_machine(foreign)
     if absent:
-        yield _missing(absent, environment, script, install.stated if install is not None else None)
+        yield _missing_finding(absent, environment, script, install.stated if install is not None else None)
     if of_driver:
         yield _driver_not_on_path(environment)
     if not (libraries.stubs or damaged or missing):
-        yield from _mixed(cann, libraries)
+        yield from _mixed_findings(cann, libraries)
 
 
 def _names(libraries: list[Library]) -> list[str]:
@@ -74,7 +74,7 @@ def _path(environment: JobEnvironment) -> Evidence:
 
 
 def _install_again(version: str | None) -> str:
-    return explained(f"./Ascend-cann-toolkit_{version or '<version>'}_linux-$(arch).run --install")
+    return explain_command(f"./Ascend-cann-toolkit_{version or '<version>'}_linux-$(arch).run --install")
 
 
 def _stubs(stubs: tuple[str, ...], environment: JobEnvironment) -> Finding:
@@ -89,7 +89,7 @@ def _stubs(stubs: tuple[str, ...], environment: JobEnvironment) -> Finding:
     )
 
 
-def _damaged(damaged: list[Library], owner: CannInstall | None, install: CannInstall | None) -> Finding:
+def _damaged_finding(damaged: list[Library], owner: CannInstall | None, install: CannInstall | None) -> Finding:
     """What to reinstall; of a CANN that the job does not use, the folder on the search path is what is wrong."""
     first = damaged[0]
     folder = posixpath.dirname(first.path or "")
@@ -123,7 +123,9 @@ def _wrong_machine(foreign: list[Library]) -> Finding:
     )
 
 
-def _missing(absent: list[Library], environment: JobEnvironment, script: str | None, version: str | None) -> Finding:
+def _missing_finding(
+    absent: list[Library], environment: JobEnvironment, script: str | None, version: str | None
+) -> Finding:
     asked_by, expected = absent[0].asked_by, messages.ON_THE_PATH.text()
     return messages.LIBRARY_MISSING.finding(
         libraries=_names(absent),
@@ -155,7 +157,7 @@ def _driver_not_on_path(environment: JobEnvironment) -> Finding:
     )
 
 
-def _mixed(cann: Cann, libraries: CannLibraries) -> Iterator[Finding]:
+def _mixed_findings(cann: Cann, libraries: CannLibraries) -> Iterator[Finding]:
     found = list(roots(cann, libraries))
     if len({root for _, root in found}) > 1:
         expected = messages.ONE_CANN.text()

@@ -11,7 +11,7 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, check
 
-from ._packages import explained, operators_package, package_tag
+from ._packages import explain_command, operators_package, package_tag
 from .messages import cann as messages
 
 
@@ -36,7 +36,7 @@ def operators_match_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Itera
             ),
         )
     toolkit = ops.install.version
-    if toolkit is None or ops.version is None or _compatible(toolkit, ops.version):
+    if toolkit is None or ops.version is None or _is_compatible(toolkit, ops.version):
         return
     yield messages.OPS_MISMATCH.finding(
         operators=ops.version,
@@ -49,7 +49,7 @@ def operators_match_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Itera
     )
 
 
-def _compatible(toolkit: CannVersion, operators: CannVersion) -> bool:
+def _is_compatible(toolkit: CannVersion, operators: CannVersion) -> bool:
     several = [CannVersion.parse(text) for text in knowledge.layout().more["cross_compatible_ops"]]
     return toolkit == operators or (toolkit in several and operators in several)
 
@@ -69,4 +69,4 @@ def _package(ops: CannOps, tag: str | None) -> str:
     """The command that installs the operators, in the naming of the release."""
     version = ops.install.stated or "<version>"
     package = f"{operators_package(version, tag)}_{version}_linux-{ops.install.arch or '$(arch)'}"
-    return explained(f"./{package}.run --install")
+    return explain_command(f"./{package}.run --install")

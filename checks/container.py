@@ -55,7 +55,7 @@ def devices_are_mapped(
             evidence=(Evidence(source="/dev", expected=", ".join(managers), actual=", ".join(there) or "none"),),
             fix=run_command(container, (*paths, *managers)),
         )
-    denied = _denied((*usable, *nodes.managers), rules)
+    denied = _denied_nodes((*usable, *nodes.managers), rules)
     if denied:
         yield messages.DENIED.finding(
             subject="container",
@@ -147,7 +147,7 @@ def recreate(
     )
 
 
-def _denied(nodes: Iterable[DeviceNode], rules: DeviceRules | None) -> list[str]:
+def _denied_nodes(nodes: Iterable[DeviceNode], rules: DeviceRules | None) -> list[str]:
     """The nodes that a control group of version 1 denies; version 2 does not show its rules."""
     if rules is None:
         return []

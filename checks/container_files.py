@@ -234,7 +234,7 @@ def visible_devices_match(
     if divided is not None:
         yield divided
         return
-    asked = environment.filled(VISIBLE)
+    asked = environment.non_empty(VISIBLE)
     if asked is None or asked.strip().lower() in _NOTHING or nodes.slices or not nodes.cards:
         return
     wanted = device_numbers(asked)
@@ -268,7 +268,7 @@ def visible_devices_match(
 
 def _divided_otherwise(nodes: DeviceNodes, environment: JobEnvironment, cards: Chips | None) -> Finding | None:
     """A container that was to have vNPUs of a template, and has others or whole NPUs."""
-    specs = (environment.filled(SPECS) or "").strip().lower()
+    specs = (environment.non_empty(SPECS) or "").strip().lower()
     here = sorted({chip.template.lower() for chip in cards.chips if chip.template}) if cards is not None else []
     if not specs or any(one.startswith(specs) or specs.startswith(one) for one in here):
         return None

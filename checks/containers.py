@@ -43,9 +43,9 @@ def running_containers_are_complete(
     def lacks_network(one: RunningContainer) -> list[str]:
         return [path for path in network if not one.has(path)]
 
-    yield from _lacking(messages.NO_NPU_IN, empty, lambda _: ["/dev/davinci0, …"])
-    yield from _lacking(messages.NO_MANAGER_IN, with_npus, lacks_managers)
-    yield from _lacking(messages.NO_DRIVER_FILES_IN, with_npus, lacks_files)
+    yield from _lacking_findings(messages.NO_NPU_IN, empty, lambda _: ["/dev/davinci0, …"])
+    yield from _lacking_findings(messages.NO_MANAGER_IN, with_npus, lacks_managers)
+    yield from _lacking_findings(messages.NO_DRIVER_FILES_IN, with_npus, lacks_files)
     bad = [one for one in with_npus if lacks_network(one) and not lacks_files(one)]
     if bad:
         yield messages.NO_NETWORK_FILES_IN.finding(
@@ -74,7 +74,7 @@ def the_runtime_is_registered(runtime: AscendRuntime) -> Iterator[Finding]:
             )
 
 
-def _lacking(
+def _lacking_findings(
     message: Message,
     containers: Sequence[RunningContainer],
     lacks: Callable[[RunningContainer], list[str]],

@@ -24,7 +24,7 @@ from npudoctor.facts.system.platform import Platform
 from npudoctor.records import replace
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
-from ._packages import DRIVER, FIRMWARE, explained, for_this_node
+from ._packages import DRIVER, FIRMWARE, explain_command, for_this_node
 from ._places import Place, place_of, start_again
 from ._reset import USERS
 from .container import recreate, run_command
@@ -98,7 +98,7 @@ def _of_the_tool(
     if answer.because is Because.TIMED_OUT and answer.info is None and not answer.timed_out:
         raise Unavailable(reason, because=Because.TIMED_OUT)
     if not answer.found:
-        yield _missing(container, mounts)
+        yield _missing_finding(container, mounts)
     elif answer.because is Because.NO_RIGHT:
         path = answer.path or NPU_SMI
         yield messages.SMI_NOT_EXECUTABLE.finding(
@@ -120,7 +120,7 @@ def _of_the_tool(
             symptom=True,
         )
     elif answer.info is None:
-        yield _failing(answer, reason, container, sight)
+        yield _failure(answer, reason, container, sight)
     elif answer.seconds > SLOW.of(options):
         yield messages.SMI_SLOW.finding(
             seconds=answer.seconds,
@@ -131,7 +131,7 @@ def _of_the_tool(
         )
 
 
-def _missing(container: Container | None, mounts: ContainerMounts | None) -> Finding:
+def _missing_finding(container: Container | None, mounts: ContainerMounts | None) -> Finding:
     found = mounts.by_path.get(NPU_SMI) if mounts is not None else None
     is_folder = found is not None and found.is_misplaced
     evidence = (
@@ -166,7 +166,7 @@ def _missing(container: Container | None, mounts: ContainerMounts | None) -> Fin
     )
 
 
-def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None, sight: DevicesInSight | None) -> Finding:
+def _failure(answer: NpuSmiAnswer, reason: str, container: Container | None, sight: DevicesInSight | None) -> Finding:
     failure = answer.failure
     code = knowledge.errors().code(failure.ret) if failure and failure.ret is not None else None
     hint = None
@@ -247,8 +247,8 @@ def driver_is_installed_and_loaded(
             detail=messages.NPUS_ON_THE_BUS.text() if cards.cards else None,
             commands=(
                 "getent passwd HwHiAiUser || useradd -m -U HwHiAiUser",
-                explained(f"{package} --full --install-for-all"),
-                explained(f"{firmware} --full"),
+                explain_command(f"{package} --full --install-for-all"),
+                explain_command(f"{firmware} --full"),
                 "reboot",
             ),
             evidence=(
@@ -260,7 +260,7 @@ def driver_is_installed_and_loaded(
         yield messages.HALF_INSTALLED.finding(
             paths=[driver.path] if driver.libraries else [driver.path, folder],
             detail=messages.WORKS_UNTIL_REBOOT.text() if works else None,
-            commands=(f"cat {RECORD}", explained(f"{package} --full")),
+            commands=(f"cat {RECORD}", explain_command(f"{package} --full")),
             evidence=(
                 Evidence(source=driver.path, expected="Version=…", actual="not found"),
                 Evidence(source=folder, expected="libraries", actual="found" if driver.libraries else "not found"),
@@ -269,7 +269,7 @@ def driver_is_installed_and_loaded(
     elif modules is not None and not loaded and not works:
         yield _not_loaded(driver, driver.file, boot, platform, package)
     else:
-        yield from _unfinished(answer, record, package)
+        yield from _unfinished_findings(answer, record, package)
 
 
 def _not_loaded(
@@ -282,7 +282,7 @@ def _not_loaded(
     evidence: tuple[Evidence, ...] = ()
     if boot is not None and boot.running not in boot.with_driver:
         detail, evidence = messages.NO_MODULES_ON_DISK.text(), (kernels_with_driver(boot),)
-        commands = (install_headers(boot.running, platform), explained(f"{package} --full"), *commands)
+        commands = (install_headers(boot.running, platform), explain_command(f"{package} --full"), *commands)
         if boot.with_driver:
             other = boot.with_driver[0]
             detail = messages.MODULES_OF_OTHER_KERNEL.text(
@@ -303,7 +303,7 @@ def _not_loaded(
     )
 
 
-def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None, package: str) -> Iterator[Finding]:
+def _unfinished_findings(answer: NpuSmiAnswer | None, record: InstallRecord | None, package: str) -> Iterator[Finding]:
     """What npu-smi prints below its table, and the status that the installer notes; older ones note none."""
     status = record.driver_install_status if record is not None else None
     warning = answer.warning if answer is not None else None
@@ -319,7 +319,7 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None, packa
     if warning is not None:
         evidence.append(Evidence(source="npu-smi info", actual=warning))
     yield messages.UNFINISHED.finding(
-        commands=(f"cat {RECORD}", explained(f"{package} --full")),
+        commands=(f"cat {RECORD}", explain_command(f"{package} --full")),
         evidence=tuple(evidence),
     )
 
@@ -339,7 +339,7 @@ def device_nodes_are_accessible(
     finds no NPU.
     """
     if access.denied:
-        yield _denied(access, record, container, answer)
+        yield _denied_finding(access, record, container, answer)
     if access.missing and container is None:
         yield messages.NODE_MISSING.finding(
             paths=access.missing,
@@ -360,7 +360,7 @@ def _complaint(answer: NpuSmiAnswer | None, access: DeviceAccess) -> Iterator[Ev
         yield Evidence(source=source, expected=messages.CHIP_TABLE.text(), actual=answer.last_line)
 
 
-def _denied(
+def _denied_finding(
     access: DeviceAccess, record: InstallRecord | None, container: Container | None, answer: NpuSmiAnswer | None
 ) -> Finding:
     user, first = access.user, access.denied[0]

@@ -12,14 +12,14 @@ from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import FirmwareVersion
 from npudoctor.sdk import Evidence, Finding, ParseError, check
 
-from ._packages import DRIVER, FIRMWARE, explained, for_this_node
+from ._packages import DRIVER, FIRMWARE, explain_command, for_this_node
 from ._sources import page_from
 from .messages import driver as messages
 
 
 def _upgrade(cards: Chips | None, platform: Platform | None) -> tuple[str, ...]:
     packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, DRIVER))
-    return (*(explained(f"{package} --upgrade") for package in packages), "reboot")
+    return (*(explain_command(f"{package} --upgrade") for package in packages), "reboot")
 
 
 @check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))

@@ -229,19 +229,19 @@ def kernel_log_shows_no_fault(log: KernelLog, cards: Chips | None) -> Iterator[F
             else:
                 by_npu.setdefault(subject, []).append((kind, line))
         if nobody:
-            yield _found(kind, nobody, ["host"])
+            yield _kind_finding(kind, nobody, ["host"])
     # What the log says of one NPU, its heartbeat, its links and its reset, is one fault: the most severe kind names it.
     faults = [(subject, min((kind for kind, _ in told), key=KINDS.index), told) for subject, told in by_npu.items()]
     for group in by_fault(sorted(faults, key=lambda one: one[0]), len(set(slots.values())), lambda one: one[1]):
         lines = [line for _, _, told in group for _, line in told]
         alike = [line for _, named, told in group for kind, line in told if kind is named]
-        yield _found(group[0][1], lines, [subject for subject, _, _ in group], alike)
+        yield _kind_finding(group[0][1], lines, [subject for subject, _, _ in group], alike)
 
 
 def _subject(line: str, slots: Mapping[str, str], cards: Chips | None) -> str | None:
     """The NPU that a line is about; None where it names none, or several."""
     named = {subject for slot, subject in slots.items() if slot and slot in line.lower()}
-    numbered = _numbered(_message(line), cards)
+    numbered = _npu_of_line(_message(line), cards)
     found = named or ({numbered} if numbered else set())
     return next(iter(found)) if len(found) == 1 else None
 
@@ -251,7 +251,7 @@ def _message(line: str) -> str:
     return line.partition(" kernel: ")[2] or line
 
 
-def _numbered(line: str, cards: Chips | None) -> str | None:
+def _npu_of_line(line: str, cards: Chips | None) -> str | None:
     """The NPU that a line of the driver names by its device number, or by npu-smi's own."""
     told = re.search(r"\b(dev(?:ice)?[_ ]?(?:id)?|davinci|npu) ?[=:(\[]?\s?(\d{1,3})\b", line, re.IGNORECASE)
     if told is None or cards is None:
@@ -271,7 +271,7 @@ def _events(lines: Sequence[str]) -> int:
     return len({line.partition(" kernel: ")[0] if " kernel: " in line else line for line in begun or lines[:1]})
 
 
-def _found(kind: Kind, lines: Sequence[str], subjects: Sequence[str], alike: Sequence[str] = ()) -> Finding:
+def _kind_finding(kind: Kind, lines: Sequence[str], subjects: Sequence[str], alike: Sequence[str] = ()) -> Finding:
     """The finding of these lines; `alike` are those of its own kind, which are counted."""
     return kind.message.finding(
         **on(subjects),

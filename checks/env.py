@@ -48,7 +48,7 @@ def values_are_legal(
     family = cards.family if cards else None
     known = knowledge.environment()
     for variable in known.judged_by(None):
-        value = environment.filled(variable.name)
+        value = environment.non_empty(variable.name)
         if value is None:
             continue
         problem = variable.problem(value, family=family)
@@ -56,10 +56,10 @@ def values_are_legal(
         if problem is None and rule is not None and paths is not None and not _of_missing_cann(value, cann):
             problem = _path_problem(rule, value, paths)
         if problem is not None:
-            yield naming_lines(_invalid(variable, value, problem), startup, environment, variable.name)
+            yield naming_lines(_invalid_finding(variable, value, problem), startup, environment, variable.name)
     for conflict in known.conflicts_in(environment, family=family):
         there = [name for name in conflict.names if name in environment]
-        yield naming_lines(_conflicting(conflict, environment), startup, environment, *there)
+        yield naming_lines(_conflict_finding(conflict, environment), startup, environment, *there)
 
 
 def _of_missing_cann(value: str, cann: Cann | None) -> bool:
@@ -68,7 +68,7 @@ def _of_missing_cann(value: str, cann: Cann | None) -> bool:
     return is_below(value, gone)
 
 
-def _invalid(variable: Variable, value: str, problem: str) -> Finding:
+def _invalid_finding(variable: Variable, value: str, problem: str) -> Finding:
     return messages.INVALID.finding(
         name=variable.name,
         problem=problem,
@@ -120,7 +120,7 @@ def _stat_problem(rule: Rule, path: str, stat: FileStat | None, wanted: str) -> 
     return closed[lacking[0]].text(path=path) if lacking else None
 
 
-def _conflicting(conflict: Conflict, environment: JobEnvironment) -> Finding:
+def _conflict_finding(conflict: Conflict, environment: JobEnvironment) -> Finding:
     return messages.CONFLICT.finding(
         settings=[
             f"{name}={environment[name]}" if name in environment else messages.NAME_UNSET.text(name=name)
@@ -172,7 +172,7 @@ def visible_devices_exist(
     CANN reads the list up to the first entry that it does not accept and reports nothing: the job sees fewer chips, or
     none. In a container the numbers start at 0, whatever their numbers on the host.
     """
-    value = environment.filled(VISIBLE)
+    value = environment.non_empty(VISIBLE)
     if value is None:
         return
     count = chips_expected(cards, found)
@@ -234,7 +234,7 @@ def no_debugging_is_left_on(environment: JobEnvironment) -> Iterator[Finding]:
     """
     found: list[tuple[Variable, str, str]] = []
     for variable in knowledge.environment().variables:
-        value = (environment.filled(variable.name) or "").strip()
+        value = (environment.non_empty(variable.name) or "").strip()
         if value in variable.slow:
             found.append((variable, value, _effect(variable)))
         elif variable.name == "ASCEND_MODULE_LOG_LEVEL" and (loud := re.findall(r"\b(\w+)=[01]\b", value)):
@@ -288,7 +288,7 @@ def master_port_is_free(
 
     Rank 0 listens on it before anything else; a job that finds it in use fails with EADDRINUSE.
     """
-    text = environment.filled(MASTER_PORT)
+    text = environment.non_empty(MASTER_PORT)
     port = knowledge.hccl().ports.master
     free = _free_port(sockets, ports)
     if text is not None:
@@ -312,7 +312,7 @@ def master_port_is_free(
     taken = owners(sockets.holding(PortRanges.of((port, port))), processes, holders, sight, launched)
     for owner in taken:
         if not owner.perhaps_of_job:
-            yield _taken(owner, port, text is None, free)
+            yield _taken_finding(owner, port, text is None, free)
     tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
@@ -332,7 +332,7 @@ def _free_port(sockets: Sockets, ports: HcclPorts | None) -> int:
     return next(port for port in near if ports is None or port not in ports.possible)
 
 
-def _taken(owner: Owner, port: int, default: bool, free: int) -> Finding:
+def _taken_finding(owner: Owner, port: int, default: bool, free: int) -> Finding:
     expected, actual = messages.PORT_FREE.text(port=port), messages.PORT_HELD.text(owner=owner)
     message = messages.DEFAULT_PORT_TAKEN if default else messages.PORT_TAKEN
     return message.finding(

@@ -49,9 +49,9 @@ def no_launcher_has_left_its_variables(
     """
     if orchestrator is not None and orchestrator.name is not None:
         raise NotApplicable(messages.SET_BY_ORCHESTRATOR.text(orchestrator=orchestrator.name))
-    there = [name for name in OF_A_RANK if environment.filled(name) is not None]
-    at_work = environment.whose.startswith("pid:") or environment.filled(WORKER_MARK) is not None
-    wrong = next(_inconsistent(environment, chips_expected(cards, presence)), None)
+    there = [name for name in OF_A_RANK if environment.non_empty(name) is not None]
+    at_work = environment.whose.startswith("pid:") or environment.non_empty(WORKER_MARK) is not None
+    wrong = next(_inconsistent_values(environment, chips_expected(cards, presence)), None)
     if wrong is not None:
         found = _inconsistency(wrong, environment, there, Severity.ERROR if at_work else Severity.WARNING)
         yield naming_lines(found, startup, environment, *(there or [wrong.name]))
@@ -65,11 +65,11 @@ def no_launcher_has_left_its_variables(
         yield naming_lines(found, startup, environment, *there)
 
 
-def _inconsistent(environment: JobEnvironment, chips: int) -> Iterator[_Wrong]:
+def _inconsistent_values(environment: JobEnvironment, chips: int) -> Iterator[_Wrong]:
     """The values that contradict each other or this node."""
     numbers: dict[str, int] = {}
     for variable in knowledge.environment().judged_by("env.launcher-leftovers"):
-        value = environment.filled(variable.name)
+        value = environment.non_empty(variable.name)
         if value is None:
             continue
         if problem := variable.problem(value):
@@ -86,7 +86,7 @@ def _inconsistent(environment: JobEnvironment, chips: int) -> Iterator[_Wrong]:
         params = {"value": local, "other": "WORLD_SIZE", "limit": world}
         expected = messages.AT_MOST.text(most=world)
         yield _Wrong(messages.LOCAL_WORLD_TOO_LARGE, "LOCAL_WORLD_SIZE", expected, params)
-    visible = environment.filled("ASCEND_RT_VISIBLE_DEVICES")
+    visible = environment.non_empty("ASCEND_RT_VISIBLE_DEVICES")
     if chips and visible is not None and all(part.isdecimal() for part in visible.split(",")):
         chips = min(chips, len(visible.split(",")))
     if chips and local is not None and local > chips:

@@ -31,7 +31,7 @@ def port_variables_are_legal(environment: JobEnvironment, ports: HcclPorts | Non
     """
     for name in (HOST_RANGE, NPU_RANGE):
         yield from _port_list(name, environment.get(name, ""))
-    base = environment.filled(BASE_PORT)
+    base = environment.non_empty(BASE_PORT)
     if base is not None:
         yield from _base_port(base, ports, overruled=bool(environment.get(HOST_RANGE, "").strip()))
     yield from _one_side(environment)
@@ -61,7 +61,7 @@ def _port_list(name: str, text: str) -> Iterator[Finding]:
     try:
         listed = parse_port_list(text)
     except ParseError as problem:
-        yield _invalid(name, text, problem.problem, messages.PORT_LIST.text())
+        yield _invalid_finding(name, text, problem.problem, messages.PORT_LIST.text())
         return
     if system := listed & PortRanges.of((1, 1023)):
         expected = messages.FROM_TO.text(first=1024, last=LAST_PORT)
@@ -76,7 +76,7 @@ def _base_port(text: str, ports: HcclPorts | None, *, overruled: bool) -> Iterat
         base = parse_base_port(text)
     except ParseError as problem:
         expected = messages.PORT_FROM_TO.text(first=known.base_min, last=known.base_max)
-        yield _invalid(BASE_PORT, text, problem.problem, expected)
+        yield _invalid_finding(BASE_PORT, text, problem.problem, expected)
         return
     if overruled:
         yield messages.BASE_PORT_OVERRIDDEN.finding(
@@ -86,7 +86,7 @@ def _base_port(text: str, ports: HcclPorts | None, *, overruled: bool) -> Iterat
     room = LAST_PORT - base + 1
     if ports is not None and ports.count is not None and room < ports.count:
         past = messages.PAST_THE_LAST.text(count=ports.count, last=LAST_PORT)
-        yield _invalid(BASE_PORT, text, past, messages.AT_MOST.text(most=LAST_PORT - ports.count + 1))
+        yield _invalid_finding(BASE_PORT, text, past, messages.AT_MOST.text(most=LAST_PORT - ports.count + 1))
     elif room < known.full_count:
         most = messages.AT_MOST.text(most=LAST_PORT - known.full_count + 1)
         yield messages.BASE_PORT_HIGH.finding(
@@ -98,7 +98,7 @@ def _base_port(text: str, ports: HcclPorts | None, *, overruled: bool) -> Iterat
         )
 
 
-def _invalid(name: str, value: str, problem: str, expected: str) -> Finding:
+def _invalid_finding(name: str, value: str, problem: str, expected: str) -> Finding:
     return messages.PORTS_INVALID.finding(
         name=name,
         problem=problem,
@@ -133,10 +133,10 @@ def ports_are_reserved(
             evidence=(Evidence(source=RANGE_FILE, actual=str(kernel.ephemeral)),),
         )
     elif missing:
-        yield _unreserved(missing, bool(missing & certain), ports, kernel, container, files)
+        yield _unreserved_finding(missing, bool(missing & certain), ports, kernel, container, files)
 
 
-def _unreserved(
+def _unreserved_finding(
     missing: PortRanges,
     certain: bool,
     ports: HcclPorts,

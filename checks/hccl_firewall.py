@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.network.firewall import Firewall
-from npudoctor.facts.network.firewall_verdict import Dropped, dropped
+from npudoctor.facts.network.firewall_verdict import Dropped, dropped_ports
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges
 from npudoctor.facts.node.chips import Chips
@@ -36,8 +36,8 @@ def no_filter_drops_the_ports(
     """
     need_several(cards, container)
     wanted = ports.certain | _master(environment)
-    inside = dropped(firewall.chains, wanted, over_loopback=True)
-    outside = dropped(firewall.chains, wanted, over_loopback=False)
+    inside = dropped_ports(firewall.chains, wanted, over_loopback=True)
+    outside = dropped_ports(firewall.chains, wanted, over_loopback=False)
     several = cluster is not None and cluster.several
     if inside:
         yield messages.DROPS_LOCAL.finding(
@@ -55,7 +55,7 @@ def no_filter_drops_the_ports(
 
 def _master(environment: JobEnvironment | None) -> PortRanges:
     """The port of torch's store."""
-    text = (environment.filled("MASTER_PORT") if environment is not None else None) or ""
+    text = (environment.non_empty("MASTER_PORT") if environment is not None else None) or ""
     port = int(text) if text.isdecimal() and 1 <= int(text) <= LAST_PORT else knowledge.hccl().ports.master
     return PortRanges.of((port, port))
 

@@ -50,13 +50,15 @@ def ports_are_free(
     taken = owners(sockets.holding(ports.certain), processes, holders, sight, launched)
     for owner in taken:
         if not owner.perhaps_of_job:
-            yield _taken(owner, ports.certain, base, Severity.ERROR, asker)
+            yield _taken_finding(owner, ports.certain, base, Severity.ERROR, asker)
     for owner in owners(sockets.holding(ports.possible - ports.certain), processes, holders):
-        yield _taken(owner, ports.possible, base, Severity.INFO, asker)
+        yield _taken_finding(owner, ports.possible, base, Severity.INFO, asker)
     tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
-def _taken(owner: Owner, ports: PortRanges, base: int | None, severity: Severity, asker: Asker | None) -> Finding:
+def _taken_finding(
+    owner: Owner, ports: PortRanges, base: int | None, severity: Severity, asker: Asker | None
+) -> Finding:
     count = len(owner.ports)
     detail = None
     if owner.of_live_job:

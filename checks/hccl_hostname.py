@@ -60,7 +60,7 @@ def own_name_leads_to_the_network(
                 pod=places.POD_HOSTS.text(name=own.name, address=reachable),
                 request=places.SEND_HOSTS.text(name=own.name, address=reachable),
             )
-    set_already = environment is not None and environment.filled(MASTER) is not None
+    set_already = environment is not None and environment.non_empty(MASTER) is not None
     yield messages.NAME_IS_LOOPBACK.finding(
         name=own.name,
         address=own.address,
@@ -85,11 +85,11 @@ def _several(cluster: Cluster) -> Evidence:
 
 def _master_is_loopback(environment: JobEnvironment, cluster: Cluster) -> Iterator[Finding]:
     """A job of several nodes whose MASTER_ADDR is this very node's loopback, unless this node is the first."""
-    named = environment.filled(MASTER) or ""
+    named = environment.non_empty(MASTER) or ""
     address = parse_address(named)
     if named.lower() != "localhost" and (address is None or not address.is_loopback):
         return
-    place = next(((name, value) for name in PLACES if (value := environment.filled(name)) is not None), None)
+    place = next(((name, value) for name in PLACES if (value := environment.non_empty(name)) is not None), None)
     if place is not None and place[1] == "0":
         return
     yield messages.MASTER_IS_LOOPBACK.finding(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from npudoctor.facts.cann.startup_files import StartupFiles
-from npudoctor.facts.network.hccl import IF_IP, IFNAME, Choice, NameRule, candidates, chosen, family_of
+from npudoctor.facts.network.hccl import IF_IP, IFNAME, Choice, NameRule, candidates, choose_interface, family_of
 from npudoctor.facts.network.interfaces import Interface, Interfaces, Routes, parse_address
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.context import SoftwareStack
@@ -36,10 +36,10 @@ def interface_is_usable(
     """
     if not interfaces.interfaces:
         raise Unavailable(messages.NO_INTERFACE_KNOWN.text())
-    address, rule = environment.filled(IF_IP), environment.filled(IFNAME)
-    choice = chosen(environment, interfaces)
+    address, rule = environment.non_empty(IF_IP), environment.non_empty(IFNAME)
+    choice = choose_interface(environment, interfaces)
     several = cluster is not None and cluster.several
-    beside = _alike(environment)
+    beside = _group_alike(environment)
     named: list[Finding] = []
     explained: list[str] = []
     if address is not None:
@@ -80,9 +80,9 @@ def _plain(text: str) -> frozenset[str]:
     return frozenset(part.strip() for part in text.strip().lstrip("=^").split(",") if part.strip())
 
 
-def _alike(environment: JobEnvironment) -> list[list[str]]:
+def _group_alike(environment: JobEnvironment) -> list[list[str]]:
     """The variables of gloo and tensorpipe that are set, those with one value together."""
-    return by_setting((name for name in OTHERS if environment.filled(name)), lambda name: environment[name])
+    return by_setting((name for name in OTHERS if environment.non_empty(name)), lambda name: environment[name])
 
 
 _NOT_ON_THE_WAY = ("hccl.interface/named-other-route", "hccl.interface/other-route", "hccl.interface/no-route")
@@ -155,7 +155,7 @@ def _names(interfaces: Iterable[Interface]) -> list[str]:
     return [one.name for one in interfaces]
 
 
-def _wrong(
+def _wrong_finding(
     message: Message, names: Sequence[str], value: str, expected: str, present: Interfaces, /, **more: Any
 ) -> Finding:
     right, unset = _exports(candidates(present)[:1]), [f"unset {' '.join(names)}"]
@@ -184,19 +184,19 @@ def _exports(interfaces: Iterable[Interface]) -> list[str]:
 
 def _by_address(text: str, choice: Choice | None, interfaces: Interfaces, several: bool) -> Iterator[Finding]:
     if parse_address(text) is None:
-        yield _wrong(messages.ADDRESS_INVALID, [IF_IP], text, messages.OWN_ADDRESS.text(), interfaces)
+        yield _wrong_finding(messages.ADDRESS_INVALID, [IF_IP], text, messages.OWN_ADDRESS.text(), interfaces)
     elif choice is None:
-        yield _wrong(messages.ADDRESS_ELSEWHERE, [IF_IP], text, messages.OWN_ADDRESS.text(), interfaces)
+        yield _wrong_finding(messages.ADDRESS_ELSEWHERE, [IF_IP], text, messages.OWN_ADDRESS.text(), interfaces)
     elif not choice.interface.up:
         up = messages.ADDRESS_THAT_IS_UP.text()
-        yield _wrong(messages.ADDRESS_DOWN, [IF_IP], text, up, interfaces, interface=choice.interface.name)
+        yield _wrong_finding(messages.ADDRESS_DOWN, [IF_IP], text, up, interfaces, interface=choice.interface.name)
     elif choice.address.is_loopback:
         yield _loopback([IF_IP], text, choice, interfaces, several)
 
 
 def _loopback(names: Sequence[str], text: str, choice: Choice, interfaces: Interfaces, several: bool) -> Finding:
     """The ranks of one node may meet on it; other nodes cannot reach it."""
-    return _wrong(
+    return _wrong_finding(
         messages.LOOPBACK,
         names,
         text,
@@ -214,18 +214,18 @@ def _by_rule(
     try:
         rule = NameRule.parse(text)
     except ParseError:
-        yield _wrong(messages.NAME_INVALID, names, text, messages.INTERFACE_NAMES.text(), interfaces)
+        yield _wrong_finding(messages.NAME_INVALID, names, text, messages.INTERFACE_NAMES.text(), interfaces)
         return
     if text != text.strip():
-        yield _wrong(messages.NAME_WITH_BLANK, [IFNAME], repr(text), repr(text.strip()), interfaces)
+        yield _wrong_finding(messages.NAME_WITH_BLANK, [IFNAME], repr(text), repr(text.strip()), interfaces)
         return
     taken = [one for one in interfaces.interfaces if rule.takes(one.name)]
     if choice is None and taken:
         up = messages.INTERFACE_THAT_IS_UP.text()
-        yield _wrong(messages.NAME_DOWN, names, text, up, interfaces, interfaces=_names(taken))
+        yield _wrong_finding(messages.NAME_DOWN, names, text, up, interfaces, interfaces=_names(taken))
     elif choice is None:
         up = messages.INTERFACE_THAT_IS_UP.text()
-        yield _wrong(messages.NAME_ELSEWHERE, names, text, up, interfaces, count=len(names))
+        yield _wrong_finding(messages.NAME_ELSEWHERE, names, text, up, interfaces, count=len(names))
     elif choice.interface.loopback and (rule.inverted or several or not text.strip("=, ").startswith("lo")):
         yield _loopback(names, text, choice, interfaces, several)
     else:

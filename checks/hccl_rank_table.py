@@ -53,16 +53,16 @@ def _problems(
     network: TableAddresses | None,
     container: Container | None,
 ) -> Iterator[Finding]:
-    if environment.filled(VARIABLE) is None:
+    if environment.non_empty(VARIABLE) is None:
         return
     if file is None:
         raise Unavailable(messages.TABLE_NOT_RECORDED.text(), because=Because.NOT_RECORDED)
     if file.problem is not None:
         expected = messages.TABLE_FILE.text()
-        yield _wrong(messages.TABLE_UNUSABLE, expected, file.path, name=VARIABLE, problem=file.problem)
+        yield _wrong_finding(messages.TABLE_UNUSABLE, expected, file.path, name=VARIABLE, problem=file.problem)
     if file.table is None:
         return
-    inconsistent = next(_inconsistent(file.path, file.table, environment), None)
+    inconsistent = next(_inconsistent_findings(file.path, file.table, environment), None)
     if inconsistent is not None:
         yield inconsistent
         return
@@ -76,10 +76,10 @@ def _problems(
     else:
         own_addresses = {str(each.ip) for one in interfaces.interfaces if not one.loopback for each in one.addresses}
         listed = ", ".join(server.id or "?" for server in file.table.servers[:8])
-        yield _wrong(messages.TABLE_WITHOUT_HOST, ", ".join(sorted(own_addresses)), listed, path=file.path)
+        yield _wrong_finding(messages.TABLE_WITHOUT_HOST, ", ".join(sorted(own_addresses)), listed, path=file.path)
 
 
-def _wrong(message: Message, expected: str, actual: str, **params: Any) -> Finding:
+def _wrong_finding(message: Message, expected: str, actual: str, **params: Any) -> Finding:
     return message.finding(
         detail=messages.READ_AT_START.text(),
         hint=messages.UNSET_OR_REWRITE.text(),
@@ -89,17 +89,19 @@ def _wrong(message: Message, expected: str, actual: str, **params: Any) -> Findi
     )
 
 
-def _inconsistent(path: str, table: RankTable, environment: JobEnvironment) -> Iterator[Finding]:
+def _inconsistent_findings(path: str, table: RankTable, environment: JobEnvironment) -> Iterator[Finding]:
     """What is wrong in the table itself."""
     known = knowledge.hccl().more["rank_table"]
     if table.status is not None and table.status.lower() != known["status"]:
         message = messages.TABLE_STATUS
         if table.status == known["unfinished_status"]:
             message = messages.TABLE_UNFINISHED
-        yield _wrong(message, known["status"], table.status, path=path, status=table.status)
+        yield _wrong_finding(message, known["status"], table.status, path=path, status=table.status)
     stated, count = table.stated_servers, len(table.servers)
     if stated is not None and stated != count:
-        yield _wrong(messages.TABLE_SERVER_COUNT, str(count), str(stated), path=path, stated=stated, count=count)
+        yield _wrong_finding(
+            messages.TABLE_SERVER_COUNT, str(count), str(stated), path=path, stated=stated, count=count
+        )
     ranks = [rank for rank in table.ranks if rank is not None]
     total = len(table.ranks)
     if ranks and sorted(ranks) != list(range(total)):
@@ -107,17 +109,17 @@ def _inconsistent(path: str, table: RankTable, environment: JobEnvironment) -> I
         twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
         missing = next((rank for rank in range(total) if rank not in ranks), None)
         if twice is not None:
-            yield _wrong(messages.TABLE_RANK_TWICE, expected, listed, path=path, rank=twice)
+            yield _wrong_finding(messages.TABLE_RANK_TWICE, expected, listed, path=path, rank=twice)
         else:
-            yield _wrong(messages.TABLE_RANK_MISSING, expected, listed, path=path, rank=missing)
+            yield _wrong_finding(messages.TABLE_RANK_MISSING, expected, listed, path=path, rank=missing)
     world = environment.get("WORLD_SIZE", "")
     if world.isdecimal() and total and int(world) != total:
-        yield _wrong(messages.TABLE_WORLD_SIZE, world, str(total), path=path, count=total, world=world)
+        yield _wrong_finding(messages.TABLE_WORLD_SIZE, world, str(total), path=path, count=total, world=world)
     addresses = [device.device_ip for server in table.servers for device in server.devices if device.device_ip]
     double = next((address for address in addresses if addresses.count(address) > 1), None)
     if double is not None:
         once = messages.ADDRESS_ONCE.text()
-        yield _wrong(messages.TABLE_ADDRESS_TWICE, once, str(double), path=path, address=double)
+        yield _wrong_finding(messages.TABLE_ADDRESS_TWICE, once, str(double), path=path, address=double)
 
 
 def _server_here(table: RankTable, interfaces: Interfaces, own: OwnName | None) -> RankServer | None:
@@ -139,7 +141,7 @@ def _against_devices(
         present = set(range(cards.count))
     absent = [one.device_id for one in server.devices if present and one.device_id not in (None, *present)]
     if absent:
-        yield _wrong(
+        yield _wrong_finding(
             messages.TABLE_DEVICE_MISSING,
             messages.DEVICES.text(numbers=sorted(present or ())),
             ", ".join(str(one.device_id) for one in server.devices),
@@ -151,7 +153,7 @@ def _against_devices(
     for device in server.devices:
         known = configured.get(device.device_id) if device.device_id is not None else None
         if known is not None and device.device_ip is not None and known[0] != device.device_ip:
-            yield _wrong(
+            yield _wrong_finding(
                 messages.TABLE_DEVICE_ADDRESS,
                 f"{known[0]} ({known[1]})",
                 str(device.device_ip),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.network.hccl import chosen
+from npudoctor.facts.network.hccl import choose_interface
 from npudoctor.facts.network.hccl_whitelist import DISABLE, FILE, HcclWhitelist
 from npudoctor.facts.network.interfaces import Interfaces
 from npudoctor.facts.node.chips import Chips
@@ -27,7 +27,7 @@ LARGE_BUFFERS = Threshold(
 )
 
 
-def _invalid(message: Message, variable: Variable, value: str, problem: str) -> Finding:
+def _invalid_finding(message: Message, variable: Variable, value: str, problem: str) -> Finding:
     detail = variable.meaning
     if variable.symptom:
         detail = messages.MEANING_AND_SYMPTOM.text(meaning=variable.meaning, symptom=variable.symptom)
@@ -49,14 +49,14 @@ def _read(message: Message, environment: JobEnvironment, cards: Chips | None) ->
     found: list[Finding] = []
     numbers: dict[str, float] = {}
     for variable in knowledge.environment().judged_by(message.check):
-        value = environment.filled(variable.name)
+        value = environment.non_empty(variable.name)
         if value is None:
             continue
         problem = variable.problem(value, family=cards.family if cards else None)
         if problem is None:
             numbers[variable.name] = float(value)
         else:
-            found.append(_invalid(message, variable, value, problem))
+            found.append(_invalid_finding(message, variable, value, problem))
     return found, numbers
 
 
@@ -85,7 +85,7 @@ def waits_are_legal_and_fit(environment: JobEnvironment, cards: Chips | None) ->
                 Evidence(source=EVENT, expected=expected, actual=f"{outer:g}"),
                 Evidence(
                     source=EXEC,
-                    actual=environment.filled(EXEC) or messages.NOT_SET_BUT.text(default=times.exec_s),
+                    actual=environment.non_empty(EXEC) or messages.NOT_SET_BUT.text(default=times.exec_s),
                 ),
             ),
             "fix": FixOffer(id="env.profile", params={"set": {EVENT: longer}}),
@@ -123,7 +123,7 @@ def buffers_leave_room(environment: JobEnvironment, cards: Chips | None, options
 
 
 def _too_large(each_mb: Mapping[str, float], total_mb: float, memory_mb: int, environment: JobEnvironment) -> Finding:
-    stated = [name for name in each_mb if environment.filled(name)]
+    stated = [name for name in each_mb if environment.non_empty(name)]
     return messages.BUFFERS_LARGE.finding(
         total_mb=total_mb,
         memory_mb=memory_mb,
@@ -145,9 +145,9 @@ def the_whitelist_lets_this_host_join(
     With HCCL_WHITELIST_DISABLE=0 HCCL accepts connections only from hosts in a file, and aborts without that file.
     """
     variable = knowledge.environment().variable(DISABLE)
-    value = environment.filled(DISABLE)
+    value = environment.non_empty(DISABLE)
     if value is not None and variable is not None and (problem := variable.problem(value)):
-        yield _invalid(messages.WHITELIST_INVALID, variable, value, problem)
+        yield _invalid_finding(messages.WHITELIST_INVALID, variable, value, problem)
         return
     if not whitelist.enabled:
         return
@@ -159,7 +159,7 @@ def the_whitelist_lets_this_host_join(
     if interfaces is None or not interfaces.interfaces:
         raise Unavailable(messages.ADDRESSES_UNKNOWN.text())
     own = [own.ip for one in interfaces.interfaces if not one.loopback for own in one.addresses]
-    choice = chosen(environment, interfaces)
+    choice = choose_interface(environment, interfaces)
     if choice is not None and choice.address in whitelist.hosts:
         return
     listed = [str(address) for address in own if address in whitelist.hosts]

@@ -39,8 +39,8 @@ IMAGES = frozenset({"overlay", "tmpfs", "ramfs", "rootfs", "squashfs", "erofs", 
 SHARED = frozenset({"nfs", "nfs4", "cifs", "lustre", "gpfs", "ceph", "glusterfs", "beegfs", "fuse.sshfs"})
 
 
-def _temporary(environment: JobEnvironment | None) -> str:
-    named = environment.filled("TMPDIR") if environment is not None else None
+def _temporary_folder(environment: JobEnvironment | None) -> str:
+    named = environment.non_empty("TMPDIR") if environment is not None else None
     return named if named is not None and named.startswith("/") else TEMPORARY
 
 
@@ -70,7 +70,7 @@ def there_is_room(staged: StagedPackages, disks: Disks, environment: JobEnvironm
     components = {package.component for package in staged.usable}
     rows = [row for row in table.components if row.id in components]
     largest = max((package.size_bytes for package in staged.usable if package.format == "run"), default=0)
-    needs = {PREFIX: sum(row.disk_mb or 0 for row in rows), _temporary(environment): 2 * largest // 1_000_000}
+    needs = {PREFIX: sum(row.disk_mb or 0 for row in rows), _temporary_folder(environment): 2 * largest // 1_000_000}
     known = False
     for path, needed in needs.items():
         disk = disks.holding(path)
@@ -103,7 +103,7 @@ def packages_can_be_executed(
     _ = staged
     if not mounts.mounts:
         raise Unavailable(messages.MOUNTS_UNKNOWN.text(), because=Because.NOT_RECORDED)
-    path = _temporary(environment)
+    path = _temporary_folder(environment)
     above = [mount for mount in mounts.mounts if mount.mount in ("/", path) or path.startswith(f"{mount.mount}/")]
     mount = max(above, key=lambda one: len(one.mount), default=None)
     if mount is not None and "noexec" in mount.options:

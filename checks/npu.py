@@ -29,7 +29,7 @@ from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, 
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
 from ._reset import reset_of
-from ._silent import DRIVER_LINES, is_silent, silent
+from ._silent import DRIVER_LINES, is_silent, silent_finding
 from ._sources import disagreement, listed_by_either, lists_differ, page_from
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
@@ -124,10 +124,10 @@ def every_chip_is_healthy(
         subject = subject_of(chip, info.npus)
         if chip.says_ok:
             if is_silent(chip, info.npus):
-                found.append(silent(chip, info, reset_of(subject, cards, holders), subject))
+                found.append(silent_finding(chip, info, reset_of(subject, cards, holders), subject))
             continue
         family = families.get(subject)
-        one = _unhealthy(chip, subject, pages, family, table=info.shown_by, single_node=single_node)
+        one = _unhealthy_finding(chip, subject, pages, family, table=info.shown_by, single_node=single_node)
         found.append(one)
     if len(found) == len(info.npus) > 1 and len({(one.severity, one.summary) for one in found}) == 1:
         yield replace(found[0], **on([one.subject for one in found]))
@@ -135,7 +135,7 @@ def every_chip_is_healthy(
         yield from found
 
 
-def _unhealthy(
+def _unhealthy_finding(
     chip: Chip, subject: str, pages: HealthPages | None, family: str | None, *, table: str, single_node: bool
 ) -> Finding:
     page = pages.by_subject.get(subject) if pages else None
@@ -148,7 +148,7 @@ def _unhealthy(
     if not known:
         # Boards of the 310B show Alarm for a sensor that they lack: only the code tells.
         severities = [Severity.INFO if family == "310B" and page is None else message.severity]
-    meanings = {code: row.meaning if row is not None else _published(code) for code, row in known.items()}
+    meanings = {code: row.meaning if row is not None else _published_meaning(code) for code, row in known.items()}
     faults = [messages.FAULT.text(code=code, meaning=meaning) for code, meaning in meanings.items() if meaning]
     if unknown := [code for code, meaning in meanings.items() if meaning is None]:
         faults.append(messages.UNKNOWN_FAULT.text(codes=unknown, count=len(unknown)))
@@ -188,7 +188,7 @@ def _unhealthy(
     )
 
 
-def _published(code: str) -> str | None:
+def _published_meaning(code: str) -> str | None:
     """The meaning of a fault code by the vendor's own lists, where the table of errors does not have it."""
     found = knowledge.codes().of_id(code)
     return found.meaning if found is not None else None
@@ -336,10 +336,10 @@ def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> 
     for chip in info.npus:
         groups.setdefault(template_of(chip.name), []).append(chip)
     for template, chips in groups.items():
-        yield from _alike(chips, info, boards if template is None else None)
+        yield from _odd_chips(chips, info, boards if template is None else None)
 
 
-def _alike(chips: Sequence[Chip], info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
+def _odd_chips(chips: Sequence[Chip], info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
     models = [(subject_of(chip, info.npus), chip.name) for chip in chips]
     yield from _odd_ones(models, messages.MODEL_MISMATCH, info.shown_by)
     usual_model = Counter(name for _, name in models).most_common(1)[0][0] if models else None

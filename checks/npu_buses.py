@@ -42,7 +42,7 @@ def pcie_links_are_whole(
             yield _slow(group, names)
     broken = [link for link in shown if link.fatal_errors and (alike or link not in slow)]
     for group in by_fault(broken, len(shown)):
-        yield _broken(group, names)
+        yield _broken_finding(group, names)
 
 
 def _names(info: NpuSmiInfo | None, cards: Chips | None) -> dict[str, str]:
@@ -53,12 +53,12 @@ def _names(info: NpuSmiInfo | None, cards: Chips | None) -> dict[str, str]:
 
 
 def _state(link: PcieLink) -> tuple[str, str]:
-    return _described(link.current_speed_gts, link.current_width), _described(
+    return _describe(link.current_speed_gts, link.current_width), _describe(
         link.attainable_speed, link.attainable_width
     )
 
 
-def _described(speed: float | None, width: int | None) -> str:
+def _describe(speed: float | None, width: int | None) -> str:
     return f"{f'{speed:g} GT/s' if speed else '?'} x{width or '?'}"
 
 
@@ -73,12 +73,12 @@ def _about_speed(links: Sequence[PcieLink]) -> dict[str, Any]:
                 Evidence(source=f"{DEVICES}/{slot}/current_link_speed, _width", expected=most, actual=now)
                 for slot in slots
             ),
-            *(_fatal(link) for link in links if link.fatal_errors),
+            *(_fatal_evidence(link) for link in links if link.fatal_errors),
         ),
     }
 
 
-def _fatal(link: PcieLink) -> Evidence:
+def _fatal_evidence(link: PcieLink) -> Evidence:
     return Evidence(source=f"{DEVICES}/{link.slot}/aer_dev_fatal", expected="0", actual=str(link.fatal_errors))
 
 
@@ -101,7 +101,7 @@ def _subjects(links: Sequence[PcieLink], names: Mapping[str, str]) -> list[str]:
     return known if len(known) == len(links) else ["host"]
 
 
-def _broken(links: Sequence[PcieLink], names: Mapping[str, str]) -> Finding:
+def _broken_finding(links: Sequence[PcieLink], names: Mapping[str, str]) -> Finding:
     slots = [link.slot for link in links]
     return messages.FATAL_ERRORS.finding(
         **on(_subjects(links, names)),
@@ -112,7 +112,7 @@ def _broken(links: Sequence[PcieLink], names: Mapping[str, str]) -> Finding:
             f"dmesg -T | grep -i {' '.join(f'-e {slot}' for slot in slots)} -e AER",
             *(f"cat {DEVICES}/{slot}/aer_dev_fatal" for slot in slots[:4]),
         ),
-        evidence=tuple(map(_fatal, links)),
+        evidence=tuple(map(_fatal_evidence, links)),
     )
 
 

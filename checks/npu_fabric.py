@@ -58,7 +58,7 @@ def ports_work_alike(fabric: CardFabric, options: Options) -> Iterator[Finding]:
     odd = [device for device, downs in falls.items() if downs > usual + FLAPS.of(options)]
     flapping = [device for device in odd if device not in uncorrected]
     for group in by_fault(flapping, len(falls)):
-        yield _flapping(group, falls, usual, fabric, errors)
+        yield _flapping_finding(group, falls, usual, fabric, errors)
     lossy = [device for device in errors if device not in uncorrected and device not in flapping]
     for group in by_fault(lossy, len(fabric.counters)):
         yield _errors(group, errors, fabric)
@@ -106,7 +106,7 @@ def _downs(stat: LinkStat) -> int:
     return max(told, stat.link_down_count or 0, (stat.link_up_count or 1) - 1)
 
 
-def _flapping(
+def _flapping_finding(
     devices: Sequence[int], falls: Mapping[int, int], usual: int, fabric: CardFabric, errors: Mapping[int, int]
 ) -> Finding:
     """Ports that go down again and again; the packets that they lose at that have the same cause."""
@@ -130,7 +130,7 @@ def _flapping(
                 for device in devices
             ),
             *(Evidence(source=messages.LAST_CHANGE.text(), actual=f"{one[1]}, {one[0]}") for _, one in last[:4]),
-            *(piece for device in devices if device in errors for piece in _counted(device, fabric)),
+            *(piece for device in devices if device in errors for piece in _counter_evidence(device, fabric)),
         ),
     )
 
@@ -162,11 +162,11 @@ def _errors(devices: Sequence[int], errors: Mapping[int, int], fabric: CardFabri
             for device in devices[:4]
             for command in (f"hccn_tool -i {device} -stat -g", f"hccn_tool -i {device} -optical -g")
         ),
-        evidence=tuple(piece for device in devices for piece in _counted(device, fabric)),
+        evidence=tuple(piece for device in devices for piece in _counter_evidence(device, fabric)),
     )
 
 
-def _counted(device: int, fabric: CardFabric) -> Iterator[Evidence]:
+def _counter_evidence(device: int, fabric: CardFabric) -> Iterator[Evidence]:
     """The counters of bad packets of a port."""
     usual = _usual({device: _bad_packets(counters) for device, counters in fabric.counters.items()})
     for name, count in fabric.counters[device].items():

@@ -22,7 +22,7 @@ from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Unavailable, ch
 from ._idle_memory import baseline_mb
 from ._owners import release_of
 from ._reset import reset_of
-from ._together import by_fault, joined, on
+from ._together import by_fault, join, on
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI, TABLE
 
@@ -56,9 +56,9 @@ def memory_is_free(
         rows = holders.on(chip.npu_id, chip.chip_id) if holders else ()
         unexplained = used - sum(holder.row.memory_mb or 0 for holder in rows)
         if unexplained > limit:
-            left.append(_unexplained(chip, info, unexplained, limit, holders, cards, container))
+            left.append(_unexplained_finding(chip, info, unexplained, limit, holders, cards, container))
         elif options.expect_idle and any(holder.state is State.LIVE for holder in rows):
-            yield _held(chip, info, used, limit, rows)
+            yield _held_finding(chip, info, used, limit, rows)
     for group in by_fault(left, len(info.npus), lambda one: (one.code, one.of_live_job)):
         yield _on_several(group, cards, holders, container) if len(group) > 1 else group[0]
 
@@ -68,14 +68,14 @@ def _on_several(
 ) -> Finding:
     """One finding for several chips, whose resets are not that of the first alone."""
     if group[0].code == messages.MEMORY_HELD.code:
-        return joined(group)
+        return join(group)
     advice = messages.FIND_OWNER if container is None else messages.FIND_OWNER_ON_HOST
     reset = reset_of(group[0].subject, cards, holders, others=[each.subject for each in group[1:]])
     commands = (group[0].commands[1], *reset.commands)
-    return replace(joined(group), hint=reset.after(advice.text()), commands=commands)
+    return replace(join(group), hint=reset.after(advice.text()), commands=commands)
 
 
-def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardHolder, ...]) -> Finding:
+def _held_finding(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardHolder, ...]) -> Finding:
     return messages.MEMORY_HELD.finding(
         subject=subject_of(chip, info.npus),
         used_mb=used,
@@ -94,7 +94,7 @@ def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardH
     )
 
 
-def _unexplained(
+def _unexplained_finding(
     chip: Chip,
     info: NpuSmiInfo,
     unexplained: int,
@@ -172,9 +172,9 @@ def only_live_processes_hold_cards(
         about = on(list(dict.fromkeys(names)))
         living = list(dict.fromkeys(one.process for one in held if one.process is not None))
         if held[0].state is State.DEAD:
-            yield _dead(held, about, cards, holders, info.shown_by)
+            yield _dead_finding(held, about, cards, holders, info.shown_by)
         elif not living:
-            yield _unseen(held, about, container, info.shown_by)
+            yield _unseen_finding(held, about, container, info.shown_by)
         elif living[0].pid in alone:
             yield _orphan(held, living, about, launched, ports, asker)
         else:
@@ -262,7 +262,7 @@ def _memory(held: Sequence[CardHolder]) -> list[str]:
     return [messages.MEMORY.text(memory_mb=sum(known))] if known else []
 
 
-def _listed(held: Sequence[CardHolder]) -> list[str]:
+def _list_processes(held: Sequence[CardHolder]) -> list[str]:
     """Processes that npu-smi alone shows."""
     most = _NAMED if len(held) <= _FEW else _FEW - 1
     shown = []
@@ -281,7 +281,7 @@ def _on_npus(held: Sequence[CardHolder], table: str) -> Iterator[Evidence]:
         yield Evidence(source=table, actual=actual)
 
 
-def _dead(
+def _dead_finding(
     held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | None, holders: CardHolders, table: str
 ) -> Finding:
     pids = list(dict.fromkeys(holder.row.pid for holder in held))
@@ -289,7 +289,7 @@ def _dead(
     reset = reset_of(first, cards, holders, others=others)
     return messages.DEAD_PROCESS.finding(
         **about,
-        process=_listed(held),
+        process=_list_processes(held),
         count=len(pids),
         hint=reset.after(messages.WAIT_THEN_RESET.text(count=len(pids), npus=1 + len(others))),
         commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {','.join(map(str, pids))}", *reset.commands),
@@ -307,10 +307,10 @@ def _dead(
     )
 
 
-def _unseen(held: Sequence[CardHolder], about: Mapping[str, Any], container: Box | None, table: str) -> Finding:
+def _unseen_finding(held: Sequence[CardHolder], about: Mapping[str, Any], container: Box | None, table: str) -> Finding:
     message = messages.IN_USE_BY_HOST if container is not None else messages.IN_USE_BY_UNSEEN
     count = len({holder.row.pid for holder in held})
-    return message.finding(**about, process=_listed(held), count=count, evidence=tuple(_on_npus(held, table)))
+    return message.finding(**about, process=_list_processes(held), count=count, evidence=tuple(_on_npus(held, table)))
 
 
 def _orphan(
@@ -338,7 +338,7 @@ def _orphan(
                 )
                 for process in orphans[:_NAMED]
             ),
-            *(piece for process in orphans[:_NAMED] for piece in _given(process, launched)),
+            *(piece for process in orphans[:_NAMED] for piece in _launcher_evidence(process, launched)),
             *(
                 Evidence(source=messages.PORTS_OF.text(pid=pid), expected=messages.NONE.text(), actual=str(ports[pid]))
                 for pid in pids
@@ -349,7 +349,7 @@ def _orphan(
     )
 
 
-def _given(process: Process, launched: LaunchVariables | None) -> Iterator[Evidence]:
+def _launcher_evidence(process: Process, launched: LaunchVariables | None) -> Iterator[Evidence]:
     """The variables of its launcher."""
     known = launched.by_pid.get(process.pid, {}) if launched else {}
     given = ", ".join(f"{name}={known[name]}" for name in ("TORCHELASTIC_RUN_ID", "LOCAL_RANK") if name in known)

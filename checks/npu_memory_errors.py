@@ -52,9 +52,11 @@ def memory_has_no_errors(
         pages = sum(_sum(page, name) for name in _PAGES)
         waiting = sum(_sum(page, name) for name in _WAITING)
         if doubles:
-            yield _sick(messages.UNCORRECTED, subject, ecc, cards, holders, count=doubles)
+            yield _sick_finding(messages.UNCORRECTED, subject, ecc, cards, holders, count=doubles)
         elif pages >= ISOLATED.of(options):
-            yield _sick(messages.PAGES_USED_UP, subject, ecc, cards, holders, pages=pages, limit=ISOLATED.of(options))
+            yield _sick_finding(
+                messages.PAGES_USED_UP, subject, ecc, cards, holders, pages=pages, limit=ISOLATED.of(options)
+            )
         elif old or pages or waiting or singles:
             told = (
                 (old, messages.EARLIER_DOUBLE_BIT),
@@ -89,7 +91,7 @@ def _where(subject: str) -> str:
     return f"-i {card}" + (f" -c {chip}" if chip else "")
 
 
-def _sick(
+def _sick_finding(
     message: Message, subject: str, ecc: PerChip[Ecc], cards: Chips | None, holders: CardHolders | None, **params: Any
 ) -> Finding:
     reset = reset_of(subject, cards, holders)

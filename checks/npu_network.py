@@ -48,7 +48,7 @@ def _of_the_plan(words: str, names: str, devices: Sequence[int]) -> str:
     return f"hccn_tool -i {devices[0]} {words}  # as root; {names} of your network plan{others}"
 
 
-def _named(devices: Sequence[int], subjects: Mapping[int, str]) -> list[str]:
+def _name_devices(devices: Sequence[int], subjects: Mapping[int, str]) -> list[str]:
     names = [subjects[device] for device in devices]
     more = [messages.MORE.text(count=len(names) - 4)] if len(names) > 4 else []
     return [*names[:4], *more]
@@ -63,12 +63,12 @@ def network_ports_are_up(links: CardLinks, plan: NetworkPlan) -> Iterator[Findin
     """
     down = {device: status for device, status in links.statuses.items() if status != "UP"}
     if down and len(down) == len(links.statuses):
-        yield _down(messages.ALL_PORTS_DOWN, list(down), links, plan, {})
+        yield _down_finding(messages.ALL_PORTS_DOWN, list(down), links, plan, {})
     else:
         for group in by_fault(down.items(), len(links.statuses), lambda one: one[1]):
             devices = [device for device, _ in group]
             about = on([links.subjects[device] for device in devices])
-            yield _down(messages.PORT_DOWN, devices, links, plan, about, status=group[0][1])
+            yield _down_finding(messages.PORT_DOWN, devices, links, plan, about, status=group[0][1])
     tell_unanswered(links.why)
 
 
@@ -79,7 +79,7 @@ def _of_port(message: Message, plan: NetworkPlan) -> str | None:
     return messages.CHECK_PORTS.text() if plan.several else None
 
 
-def _down(
+def _down_finding(
     message: Message,
     down: Sequence[int],
     links: CardLinks,
@@ -138,7 +138,7 @@ def cards_have_addresses(
         yield _no_gateway(gateways, found, plan)
     if isinstance(health, CardNetHealth):
         needy = gateways if plan.several else []
-        yield from _unhealthy(health, links, plan, {*known, *needy})
+        yield from _unhealthy_findings(health, links, plan, {*known, *needy})
     tell_unanswered(found.why)
     if found.gateway_unknown is not None:
         yield from _side_question("gateway", found.gateway_unknown)
@@ -294,7 +294,9 @@ def _same_address(shared: Mapping[str, Sequence[int]], found: CardAddresses, pla
     if len(shared) > 1:
         return messages.SAME_ADDRESSES.finding(**on(_subjects(devices, found)), **rest)
     *others, last = devices
-    return messages.SAME_ADDRESS.finding(**on([found.subjects[last]]), npus=_named(others, found.subjects), **rest)
+    return messages.SAME_ADDRESS.finding(
+        **on([found.subjects[last]]), npus=_name_devices(others, found.subjects), **rest
+    )
 
 
 def _subjects(devices: Sequence[int], found: CardAddresses) -> list[str]:
@@ -325,7 +327,9 @@ def _no_gateway(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan)
     )
 
 
-def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan, known: Collection[int]) -> Iterator[Finding]:
+def _unhealthy_findings(
+    health: CardNetHealth, links: CardLinks, plan: NetworkPlan, known: Collection[int]
+) -> Iterator[Finding]:
     """Ports that do not reach their detect address, without those of `known`, whose settings explain it."""
     well = ("Success", *_NO_VERDICT)
     odd = {device: one for device, one in health.statuses.items() if one not in well and device not in known}
@@ -375,7 +379,7 @@ def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) 
         yield message.finding(
             **on([devices.subjects[device] for device in odd] if clear else ["host"]),
             severity=Severity.ERROR if plan.several else None,
-            npus=_named(odd, devices.subjects),
+            npus=_name_devices(odd, devices.subjects),
             commands=(_for_each(odd, f"-tls -s enable {usual}", "as root"),),
             evidence=(
                 *(

@@ -42,11 +42,11 @@ def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: 
 
     A pair that communicates over PCIe or across the CPUs instead of a direct link slows every collective down.
     """
-    uneven = list(_uneven(topology))
+    uneven = list(_uneven_pairs(topology))
     if uneven:
         yield messages.ASYMMETRIC.finding(
             count=len(uneven),
-            pairs=_named(uneven),
+            pairs=_name_pairs(uneven),
             commands=(COMMAND, "dmesg | grep -i hccs"),
             evidence=tuple(_evidence(pair) for pair in uneven[:8]),
         )
@@ -56,7 +56,7 @@ def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: 
         yield _slow_links(odd, topology, info, plan)
 
 
-def _uneven(topology: Topology) -> Iterator[OddPair]:
+def _uneven_pairs(topology: Topology) -> Iterator[OddPair]:
     for one, other in combinations(topology.devices, 2):
         there, back = topology.link(one, other), topology.link(other, one)
         if there and back and there != back and "NA" not in (there, back):
@@ -126,14 +126,14 @@ def _slow_links(odd: list[OddPair], topology: Topology, info: NpuSmiInfo, plan: 
     return message.finding(
         subject=subject_of_label(culprit, info) if alone else "host",
         count=len(odd),
-        pairs=_named(odd),
+        pairs=_name_pairs(odd),
         as_of=str(knowledge.hardware().as_of),
         commands=(COMMAND, "dmesg | grep -i hccs"),
         evidence=tuple(_evidence(pair) for pair in odd[:8]),
     )
 
 
-def _named(pairs: list[OddPair]) -> list[str]:
+def _name_pairs(pairs: list[OddPair]) -> list[str]:
     more = [messages.MORE.text(count=len(pairs) - 4)] if len(pairs) > 4 else []
     return [*(f"{pair.one}–{pair.other}" for pair in pairs[:4]), *more]
 

@@ -10,7 +10,7 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.python.imports import TorchImport, TorchNpuImport
-from npudoctor.facts.python.requirements import required
+from npudoctor.facts.python.requirements import find_requirement
 from npudoctor.facts.python.target_python import OLDEST, PythonEnvironment, TargetPython, TorchPair
 from npudoctor.facts.versions import CannVersion, TorchVersion
 from npudoctor.knowledge.pairs import Fit, TorchNpuRelease
@@ -48,12 +48,12 @@ def python_is_supported(python: PythonEnvironment, target: TargetPython, cann: C
         yield messages.TOO_OLD.finding(
             python=python.version,
             required=oldest,
-            **_unsupported(python, target, messages.OR_NEWER.text(oldest=oldest)),
+            **_unsupported_params(python, target, messages.OR_NEWER.text(oldest=oldest)),
         )
         return
     table = knowledge.compatibility()
     row = table.release(python.torch_npu.version) if python.torch_npu else None
-    if row is not None and row.supports_python(python.version) is False and not _named(row, python):
+    if row is not None and row.supports_python(python.version) is False and not _is_listed(row, python):
         oldest, newest = row.python_range or ("", "")
         supported = ", ".join(row.pythons) or messages.RANGE.text(oldest=oldest, newest=newest)
         yield messages.NOT_FOR_TORCH_NPU.finding(
@@ -61,7 +61,7 @@ def python_is_supported(python: PythonEnvironment, target: TargetPython, cann: C
             torch_npu=row.version,
             as_of=table.as_of,
             supported=supported,
-            **_unsupported(python, target, supported),
+            **_unsupported_params(python, target, supported),
         )
         return
     installed = _cann(cann)
@@ -73,11 +73,11 @@ def python_is_supported(python: PythonEnvironment, target: TargetPython, cann: C
             cann=installed,
             as_of=table.as_of,
             supported=supported,
-            **_unsupported(python, target, supported),
+            **_unsupported_params(python, target, supported),
         )
 
 
-def _named(row: TorchNpuRelease, python: PythonEnvironment) -> bool:
+def _is_listed(row: TorchNpuRelease, python: PythonEnvironment) -> bool:
     """Whether the project lists this Python although no wheel for it is known."""
     minor = f"{python.release[0]}.{python.release[1]}"
     oldest, newest = row.python_range or ("", "")
@@ -87,7 +87,7 @@ def _named(row: TorchNpuRelease, python: PythonEnvironment) -> bool:
     return False
 
 
-def _unsupported(python: PythonEnvironment, target: TargetPython, supported: str) -> dict[str, Any]:
+def _unsupported_params(python: PythonEnvironment, target: TargetPython, supported: str) -> dict[str, Any]:
     """What the findings about an unsupported Python have in common."""
     source = f"{python.executable} ({target.why})"
     return {
@@ -214,7 +214,7 @@ def torch_and_torch_npu_match(
     torch_npu is compiled against one exact release of torch. With any other its import fails with an undefined symbol
     or crashes.
     """
-    requirement = required(pair.torch_npu.requires, "torch", python)
+    requirement = find_requirement(pair.torch_npu.requires, "torch", python)
     needed = torch_needed(pair.torch_npu, python)
     try:
         if requirement is not None:
@@ -288,7 +288,7 @@ def torch_npu_and_cann_match(
         raise Unavailable(messages.CANN_VERSION_UNKNOWN.text())
     table = knowledge.compatibility()
     row = table.release(python.torch_npu.version)
-    fit = table.fit(row, installed.stated) if row is not None else Fit.UNKNOWN
+    fit = table.judge(row, installed.stated) if row is not None else Fit.UNKNOWN
     if fit in (Fit.PAIRED, Fit.SEEN):
         return
     if fit is Fit.OUTSIDE or (row is not None and fit is Fit.UNPAIRED and _far_apart(row, installed.version)):

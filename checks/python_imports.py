@@ -34,7 +34,7 @@ def torch_can_be_imported(
     if attempt.ok:
         return
     if imported.is_broken_itself:
-        yield _failed(imported.alone or attempt, python, environment, subject_of="torch")
+        yield _failed_finding(imported.alone or attempt, python, environment, subject_of="torch")
         return
     yield messages.THROUGH_TORCH_NPU.finding(
         subject="python",
@@ -74,7 +74,7 @@ def torch_npu_can_be_imported(
         return
     if torch is not None and torch.is_broken_itself:
         raise Unavailable(messages.TORCH_BROKEN.text(), blocked_by="python.import-torch")
-    yield _failed(imported.attempt, python, environment, subject_of="torch_npu")
+    yield _failed_finding(imported.attempt, python, environment, subject_of="torch_npu")
 
 
 def _other_version(attempt: ImportAttempt, python: PythonEnvironment) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _other_version(attempt: ImportAttempt, python: PythonEnvironment) -> Iterato
         )
 
 
-def _failed(
+def _failed_finding(
     attempt: ImportAttempt, python: PythonEnvironment, environment: JobEnvironment | None, *, subject_of: str
 ) -> Finding:
     cause = cause_of(attempt.message, f"python.import-{subject_of.replace('_', '-')}")

@@ -88,7 +88,7 @@ def _no_answer(error: str) -> Finding:
     return messages.NO_LIST.finding(
         subject="python",
         error=first_line(error),
-        detail=_known(cause),
+        detail=_known_cause(cause),
         hint=remedy.hint,
         commands=remedy.commands,
         evidence=(Evidence(source="torch.npu", expected=messages.THE_DEVICES.text(), actual=error[:600]),),
@@ -97,7 +97,7 @@ def _no_answer(error: str) -> Finding:
     )
 
 
-def _known(cause: Pitfall | None) -> str | None:
+def _known_cause(cause: Pitfall | None) -> str | None:
     return messages.KNOWN_CAUSE.text(title=cause.title, cause=cause.cause) if cause else None
 
 
@@ -185,7 +185,7 @@ def _details(result: CardMath, reset: Reset | None = None) -> dict[str, Any]:
     cause = cause_of(error, "python.device-math")
     remedy = _remedy(cause, error, reset)
     return {
-        "detail": _known(cause),
+        "detail": _known_cause(cause),
         "hint": remedy.hint,
         "commands": remedy.commands,
         "evidence": (

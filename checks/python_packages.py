@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
-from npudoctor.facts.python.requirements import required
+from npudoctor.facts.python.requirements import find_requirement
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, check
@@ -66,7 +66,7 @@ def compiler_packages_are_installed(python: PythonEnvironment, cann: Cann) -> It
 
 def _documented_range(numpy: str, cann: str | None) -> Iterator[Finding]:
     support = knowledge.compatibility().python(cann) if cann else None
-    window = required([f"numpy{support.numpy}"], "numpy") if support is not None and support.numpy else None
+    window = find_requirement([f"numpy{support.numpy}"], "numpy") if support is not None and support.numpy else None
     with contextlib.suppress(ParseError):
         if window is not None and not window.accepts(numpy):
             yield messages.NUMPY_UNDOCUMENTED.finding(

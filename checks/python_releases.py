@@ -10,7 +10,7 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.python.imports import TorchNpuImport
-from npudoctor.facts.python.requirements import Requirement, required
+from npudoctor.facts.python.requirements import Requirement, find_requirement
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import is_older
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
@@ -108,7 +108,7 @@ def _of_another_torch(python: PythonEnvironment) -> Iterator[Finding]:
     needed = torch_needed(torch_npu, python).version
     for name in ("torchvision", "torchaudio"):
         package = python.distributions.get(name)
-        requirement = required(package.requires, "torch", python) if package is not None else None
+        requirement = find_requirement(package.requires, "torch", python) if package is not None else None
         if package is None or requirement is None or requirement.pinned is None or _accepts(requirement, torch.version):
             continue
         built_for = requirement.pinned.partition("+")[0]

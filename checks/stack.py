@@ -24,7 +24,7 @@ from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, Seve
 
 from ._owners import owners
 from ._places import place_of
-from ._stacks import commands, installed_parts, misfits, named, nearest, published_by_others
+from ._stacks import commands, installed_parts, misfits, name_of, nearest, published_by_others
 from .messages import stack as messages
 
 _EXPLAINED_BY = (
@@ -200,7 +200,7 @@ def _mismatch(
 
 
 def _part(part: str, version: str) -> str:
-    return messages.PART.text(part=named(part), version=version)
+    return messages.PART.text(part=name_of(part), version=version)
 
 
 def _hint(framework: Framework, here: FrameworkRelease, release: FrameworkRelease, wrong: tuple[str, ...]) -> str:

@@ -106,7 +106,7 @@ def processors_are_left_to_the_job(
             commands=(f"echo always | sudo tee {HUGE_PAGES}",),
             evidence=(Evidence(source=HUGE_PAGES, expected=expected, actual="never"),),
         )
-    if environment is not None and (text := environment.filled(THREADS)) is not None:
+    if environment is not None and (text := environment.non_empty(THREADS)) is not None:
         yield from _threads(text, cpu, environment, cards)
 
 

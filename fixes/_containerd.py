@@ -53,7 +53,7 @@ class File:
         return _table(self.section, "runtimes")
 
 
-def changed(host: Host, program: str, *, default: bool) -> tuple[str, str] | None:
+def changed_file(host: Host, program: str, *, default: bool) -> tuple[str, str] | None:
     """The file to write and its new text; None where the runtime is there already, Refused where it cannot be added."""
     files = list(_files(host))
     last = next((one for one in reversed(files) if one.plugin in _table(one.said, "plugins")), files[0])
@@ -65,7 +65,7 @@ def changed(host: Host, program: str, *, default: bool) -> tuple[str, str] | Non
         text = _as_default(last)
     if last not in known:
         runc: Mapping[str, Any] = next((one.runtimes["runc"] for one in (last, *files) if "runc" in one.runtimes), {})
-        text = text.rstrip("\n") + "\n\n" + "\n".join(_added(last, runc, program)) + "\n"
+        text = text.rstrip("\n") + "\n\n" + "\n".join(_runtime_lines(last, runc, program)) + "\n"
     if text == last.text:
         return None
     _must_only_add(last, text, program, default=default)
@@ -122,7 +122,7 @@ def _program(runtime: object) -> object:
     return _table(runtime, "options").get("BinaryName") if isinstance(runtime, dict) else None
 
 
-def _added(file: File, runc: Mapping[str, Any], program: str) -> Iterator[str]:
+def _runtime_lines(file: File, runc: Mapping[str, Any], program: str) -> Iterator[str]:
     """The lines of the runtime, with the settings of runc, which it calls; and runc where the file has no runtimes."""
     top = f'plugins."{file.plugin}".containerd.runtimes'
     yield messages.BY_NPUDOCTOR.text()

@@ -87,7 +87,7 @@ def _uv(host: Host, python: PythonEnvironment) -> str | None:
     return None
 
 
-def resolved(
+def resolve_versions(
     host: Host, python: PythonEnvironment, wanted: Sequence[str], source: Sequence[str], pip: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     """What a new environment of a Python would get, by name and version; `pip` are the words that start pip in it."""
@@ -112,10 +112,10 @@ def _by_pip(
         raise NotFoundError((said or [messages.NO_ANSWER.text(tool="pip")])[-1].removeprefix("ERROR: ")[:300])
     try:
         listed = json.loads(done.stdout[done.stdout.index("{") :])["install"]
-        found = [(_normalised(one["metadata"]["name"]), str(one["metadata"]["version"])) for one in listed]
+        found = [(_normalise(one["metadata"]["name"]), str(one["metadata"]["version"])) for one in listed]
     except (ValueError, KeyError, TypeError) as problem:
         raise Refused(messages.OLD_PIP.text()) from problem
-    return [(name, _installed(python, name), version) for name, version in sorted(found)]
+    return [(name, _installed_version(python, name), version) for name, version in sorted(found)]
 
 
 def _by_uv(
@@ -126,15 +126,15 @@ def _by_uv(
     if done.timed_out or done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [messages.NO_ANSWER.text(tool="uv")]
         raise NotFoundError(lines[-1][:300])
-    new = {_normalised(name): version for sign, name, version in re.findall(_CHANGE, done.stderr) if sign == "+"}
-    return [(name, _installed(python, name), version) for name, version in sorted(new.items())]
+    new = {_normalise(name): version for sign, name, version in re.findall(_CHANGE, done.stderr) if sign == "+"}
+    return [(name, _installed_version(python, name), version) for name, version in sorted(new.items())]
 
 
-def _normalised(name: str) -> str:
+def _normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _installed(python: PythonEnvironment, name: str) -> str:
+def _installed_version(python: PythonEnvironment, name: str) -> str:
     found = python.distributions.get(name)
     return found.version if found is not None else ""
 
@@ -196,7 +196,7 @@ def _room(host: Host, python: PythonEnvironment, replaced: Sequence[str]) -> Non
         if not _is_there(host, folder):
             continue
         for name in host.list_dir(folder):
-            if name.endswith(".dist-info") and _normalised(name[: -len(".dist-info")].split("-")[0]) in replaced:
+            if name.endswith(".dist-info") and _normalise(name[: -len(".dist-info")].split("-")[0]) in replaced:
                 with contextlib.suppress(Unavailable):
                     rows = host.read(f"{folder}/{name}/RECORD").splitlines()
                     need += sum(int(row.rsplit(",", 1)[1] or 0) for row in rows if row.rsplit(",", 1)[1].isdigit())

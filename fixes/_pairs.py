@@ -15,7 +15,7 @@ from . import messages
 _VERSION = r"[0-9][0-9A-Za-z.+!_-]{0,60}"
 
 
-def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | None) -> tuple[str, str]:
+def choose_pair(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | None) -> tuple[str, str]:
     """The releases of torch and torch_npu to install, by the smallest change; raises Refused if no table has them."""
     for version in filter(None, (torch, torch_npu)):
         if not re.fullmatch(_VERSION, version):
@@ -39,7 +39,7 @@ def _differs(python: PythonEnvironment, name: str, version: str) -> bool:
     return found is None or found.version.partition("+")[0] != version
 
 
-def missing(python: PythonEnvironment, cann: Cann | None) -> list[str]:
+def missing_packages(python: PythonEnvironment, cann: Cann | None) -> list[str]:
     """The packages that CANN's compiler imports and that are not there, and numpy where it is too new."""
     if cann is None or cann.chosen is None:
         return []

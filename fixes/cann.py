@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.knowledge.patterns import canonical_version
 from npudoctor.records import record
 from npudoctor.sdk import (
     Host,
@@ -48,7 +48,7 @@ def switch(asked: Switch, host: Host, cann: Cann) -> Iterator[Step | Note]:
     process has files of the old version mapped. With `modulefile` no link is moved: a modulefile for Environment
     Modules or Lmod is written.
     """
-    chosen = _chosen(asked.to, cann)
+    chosen = _choose(asked.to, cann)
     script = f"{chosen.root}/set_env.sh"
     if host.user.uid == 0 and (problem := untrusted_writer(host, script, only_root=True)):
         raise Refused(messages.CANN_NOT_TRUSTED.text(script=script, problem=problem))
@@ -74,14 +74,15 @@ def switch(asked: Switch, host: Host, cann: Cann) -> Iterator[Step | Note]:
         yield SetLink(link, _target(host, link, chosen.root))
 
 
-def _chosen(to: str, cann: Cann) -> CannInstall:
+def _choose(to: str, cann: Cann) -> CannInstall:
     known = [one.stated or one.root for one in cann.installs]
     if not to:
         raise Refused(messages.NAME_CANN.text(known=known), instead="--set to=VERSION")
     found = [
         one
         for one in cann.installs
-        if to.rstrip("/") in (one.root, *one.names) or (one.stated and canonical(one.stated) == canonical(to))
+        if to.rstrip("/") in (one.root, *one.names)
+        or (one.stated and canonical_version(one.stated) == canonical_version(to))
     ]
     if len(found) != 1:
         raise Refused(messages.NOT_ONE_CANN.text(asked=to, known=[one.root for one in found] or known))

@@ -12,7 +12,7 @@ from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import CannVersion
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.knowledge.patterns import canonical_version
 from npudoctor.records import record
 from npudoctor.sdk import (
     Host,
@@ -68,13 +68,15 @@ def install(
     prefix = asked.prefix or ("/usr/local/Ascend" if host.user.uid == 0 else f"{host.environ.get('HOME', '')}/Ascend")
     if not re.fullmatch(_PREFIX, prefix):
         raise Refused(messages.NOT_A_PATH.text(path=prefix))
-    parts = _one_each([one for one in fitting if canonical(one.version or "") == canonical(version)])
+    parts = _one_each([one for one in fitting if canonical_version(one.version or "") == canonical_version(version)])
     is_new = CannVersion.parse(version).release[:2] >= (8, 5)
     root = f"{prefix}/cann-{version}" if is_new else f"{prefix}/ascend-toolkit/{version}"
     made = [_step(one, asked, host, prefix, root, arch, is_new) for one in parts]
     toolkit = next((step for one, step in zip(parts, made, strict=True) if one.component == "toolkit"), None)
     if toolkit is None and not host.exists(_record_of("toolkit", prefix, root, arch, version)):
-        raise Refused(messages.TOOLKIT_MISSING.text(version=version, published=_published("toolkit", version, arch)))
+        raise Refused(
+            messages.TOOLKIT_MISSING.text(version=version, published=_published_file("toolkit", version, arch))
+        )
     if toolkit is not None and not toolkit.holds(host) and host.exists(root):
         raise Refused(messages.CANN_LEFTOVER.text(path=root))
     if families and not any(one.component in ("kernels", "ops") for one in parts):
@@ -102,8 +104,8 @@ def _fits(one: Package, arch: str, families: set[str]) -> bool:
 
 def _version(asked: str, fitting: Sequence[Package]) -> str:
     """The version to install; refused where the folder leaves a choice, or where its folder is not known."""
-    known = {canonical(one.version): one.version for one in fitting if one.version}
-    found = known.get(canonical(asked)) if asked else next(iter(known.values())) if len(known) == 1 else None
+    known = {canonical_version(one.version): one.version for one in fitting if one.version}
+    found = known.get(canonical_version(asked)) if asked else next(iter(known.values())) if len(known) == 1 else None
     if not known:
         raise Refused(messages.NO_CANN.text())
     if found is None:
@@ -192,5 +194,5 @@ def _sha256(host: Host, path: str) -> str:
     return digest.hexdigest()
 
 
-def _published(part: str, version: str, arch: str) -> str:
+def _published_file(part: str, version: str, arch: str) -> str:
     return (knowledge.install().component(part).published or part).format(version=version, arch=arch)

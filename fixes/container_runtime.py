@@ -80,7 +80,7 @@ def register_runtime(asked: Runtime, host: Host, container: Container | None) ->
 
 
 def _in_containerd(asked: Runtime, host: Host) -> Iterator[Step | Note]:
-    if (found := _containerd.changed(host, asked.path, default=asked.default)) is None:
+    if (found := _containerd.changed_file(host, asked.path, default=asked.default)) is None:
         return
     yield Note(messages.RESTART_CONTAINERD.text(), messages.AFTER_RESTART.text())
     yield Note((messages.EVERY_CONTAINER if asked.default else messages.RUNTIME_CLASS).text())

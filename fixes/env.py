@@ -106,12 +106,12 @@ def env_profile(
     from npudoctor.facts.node import job_profile
 
     _must_be_possible(asked)
-    home = environment.filled("ASCEND_HOME_PATH") if environment is not None else None
+    home = environment.non_empty("ASCEND_HOME_PATH") if environment is not None else None
     if settings is None and not (asked.set or asked.unset or asked.append or asked.remove):
         raise Unavailable(messages.NO_SET_ENV.text())
     repaired = _replaced_later(settings, environment, paths, linker) if home and _there(host, home) else {}
     files = _without_lines(host, asked.remove, startup)
-    here = asked.path if asked.scope == "file" else _managed(asked.scope, host, python)
+    here = asked.path if asked.scope == "file" else _managed_file(asked.scope, host, python)
     earlier, encoding = text_of(host, here)
     if asked.scope == "file" and earlier and not earlier.startswith(job_profile.HEAD):
         raise Refused(messages.NOT_OURS.text(path=here), instead=_A_FILE)
@@ -130,8 +130,8 @@ def env_profile(
             unsets=asked.unset,
         )
         mine = _block(earlier) if asked.scope == "python" else earlier
-        text = job_profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
-        yield from _trusted(asked.scope, host, profile)
+        text = job_profile.render(profile.validate().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
+        yield from _trust_notes(asked.scope, host, profile)
         if asked.scope == "python" and here.endswith("/bin/activate"):
             yield WriteFile(here, _with_block(earlier, text), encoding=encoding)
         else:
@@ -214,7 +214,7 @@ def _is_out_of_force(host: Host, name: str, startup: StartupFiles | None) -> boo
     return int(number) <= len(lines) and lines[int(number) - 1].startswith(job_variables.OUT_OF_FORCE)
 
 
-def _trusted(scope: str, host: Host, profile: object) -> Iterator[Note]:
+def _trust_notes(scope: str, host: Host, profile: object) -> Iterator[Note]:
     """In a file that every login reads, only scripts that root alone can write are sourced."""
     from npudoctor.facts.node.job_profile import Profile
     from npudoctor.sdk import untrusted_writer
@@ -250,7 +250,7 @@ def _abi(host: Host, nnal: Nnal | None, target: TargetPython | None) -> int:
     return 1
 
 
-def _managed(scope: str, host: Host, python: PythonEnvironment | None) -> str:
+def _managed_file(scope: str, host: Host, python: PythonEnvironment | None) -> str:
     """The file of a scope."""
     if scope == "system":
         return SYSTEM_FILE

@@ -46,9 +46,9 @@ def reserve_ports(
     file of npudoctor's own does it, which is read after those of others: only /etc/sysctl.conf is always read last, so
     that its line is changed.
     """
-    wanted = _wanted(asked, ports)
+    wanted = _wanted_ports(asked, ports)
     others = [one for one in files.of(KEY) if one.path not in OURS]
-    at_boot = _parsed(others[-1].value, others[-1].path) if others else PortRanges()
+    at_boot = _parse(others[-1].value, others[-1].path) if others else PortRanges()
     united = kernel.reserved | wanted
     is_new = not kernel.reserved.covers(united)
     if is_new and ports is not None and wanted == ports.possible and (more := wanted - ports.certain).spans:
@@ -59,7 +59,7 @@ def reserve_ports(
         return
     if others and others[-1].path == LAST_FILE:
         yield Note(messages.LAST_AT_BOOT.text(path=LAST_FILE))
-        yield _changed(host, LAST_FILE, others[-1].line_number, united | at_boot)
+        yield _changed_line(host, LAST_FILE, others[-1].line_number, united | at_boot)
         return
     here = ours_after(others[-1].path if others else None)
     earlier = [path for path in OURS if host.exists(path)]
@@ -71,9 +71,9 @@ def reserve_ports(
     yield WriteFile(here, _content(all_of_it, kernel.reserved, at_boot, wanted), 0o644)
 
 
-def _wanted(asked: ReservePorts, ports: HcclPorts | None) -> PortRanges:
+def _wanted_ports(asked: ReservePorts, ports: HcclPorts | None) -> PortRanges:
     if asked.ports:
-        return _parsed(asked.ports, "ports")
+        return _parse(asked.ports, "ports")
     if ports is None:
         raise Unavailable(messages.PORTS_UNKNOWN.text())
     if ports.automatic:
@@ -81,7 +81,7 @@ def _wanted(asked: ReservePorts, ports: HcclPorts | None) -> PortRanges:
     return ports.possible
 
 
-def _parsed(text: str, where: str) -> PortRanges:
+def _parse(text: str, where: str) -> PortRanges:
     try:
         return PortRanges.parse(text)
     except ParseError as problem:
@@ -91,10 +91,10 @@ def _parsed(text: str, where: str) -> PortRanges:
 def _own(host: Host, path: str) -> PortRanges:
     """What a file of our own already reserves: a second range is added to the first."""
     rows = [line.partition("=")[2].strip() for line in host.read(path).splitlines() if line.startswith(KEY)]
-    return _parsed(rows[-1], path) if rows else PortRanges()
+    return _parse(rows[-1], path) if rows else PortRanges()
 
 
-def _changed(host: Host, path: str, line_number: int, ports: PortRanges) -> WriteFile:
+def _changed_line(host: Host, path: str, line_number: int, ports: PortRanges) -> WriteFile:
     lines = host.read(path).splitlines(keepends=True)
     lines[line_number - 1] = f"{KEY} = {ports}\n"
     return WriteFile(path, "".join(lines))

@@ -155,20 +155,20 @@ def _cells(kept: Sequence[tuple[int, str]]) -> Iterator[list[str]]:
 def _row(path: str, number: int, head: Sequence[str], cells: Sequence[str]) -> Row:
     """A row; raises Refused, with its line, for one that no port can have."""
 
-    def refused(problem: str) -> Refused:
+    def refusal(problem: str) -> Refused:
         return Refused(messages.BAD_ROW.text(path=path, line=number, problem=problem))
 
     if len(cells) != len(head):
-        raise refused(messages.OTHER_CELLS.text())
+        raise refusal(messages.OTHER_CELLS.text())
     said = dict(zip(head, cells, strict=True))
     device = said["device"]
     if not (device.isascii() and device.isdigit() and len(device) <= 4):
-        raise refused(messages.NOT_A_DEVICE.text(device=device))
+        raise refusal(messages.NOT_A_DEVICE.text(device=device))
     try:
         own = ipaddress.IPv4Interface(f"{ipaddress.IPv4Address(said['address'])}/{said['netmask']}")
         others = {key: ipaddress.IPv4Address(said[key]) for key in ("gateway", "netdetect") if said.get(key)}
     except ValueError as problem:
-        raise refused(str(problem)) from problem
+        raise refusal(str(problem)) from problem
     net = own.network
     unfit = (net.network_address, net.broadcast_address) if net.prefixlen < 31 else ()
     if (
@@ -178,13 +178,13 @@ def _row(path: str, number: int, head: Sequence[str], cells: Sequence[str]) -> R
         or own.ip.is_unspecified
         or not 8 <= net.prefixlen <= 31
     ):
-        raise refused(messages.NOT_FOR_A_PORT.text(address=str(own)))
+        raise refusal(messages.NOT_FOR_A_PORT.text(address=str(own)))
     gateway = others.get("gateway")
     if gateway is not None and (gateway not in net or gateway in (own.ip, *unfit)):
-        raise refused(messages.OUTSIDE.text(what="gateway", address=str(gateway), network=str(net)))
+        raise refusal(messages.OUTSIDE.text(what="gateway", address=str(gateway), network=str(net)))
     detect = others.get("netdetect")
     if detect is not None and (detect == own.ip or (detect not in net and gateway is None)):
-        raise refused(messages.OUTSIDE.text(what="netdetect", address=str(detect), network=str(net)))
+        raise refusal(messages.OUTSIDE.text(what="netdetect", address=str(detect), network=str(net)))
     return Row(
         line=number,
         host=said.get("host", ""),

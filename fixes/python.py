@@ -43,7 +43,7 @@ def install_pair(asked: Pair, host: Host, python: PythonEnvironment, cann: Cann 
     """
     from . import _installing, _pairs
 
-    torch, torch_npu = _pairs.wanted(asked.torch, asked.torch_npu, python, cann)
+    torch, torch_npu = _pairs.choose_pair(asked.torch, asked.torch_npu, python, cann)
     local = "+cpu" if python.machine == "x86_64" and "+" not in torch else ""
     wanted = [f"torch=={torch}{local}", f"torch-npu=={torch_npu}"]
     if _has(python, "torch", f"{torch}{local}") and _has(python, "torch-npu", torch_npu):
@@ -71,7 +71,7 @@ def install_packages(
     """
     from . import _installing, _pairs
 
-    wanted = list(asked.packages) or _pairs.missing(python, cann)
+    wanted = list(asked.packages) or _pairs.missing_packages(python, cann)
     replaced = [] if asked.packages else _pairs.upstream_triton(python)
     try:
         if replaced:

@@ -73,14 +73,14 @@ def create_environment(
     folders = [asked.offline] if asked.offline else _wheel_folders(staged)
     source = [word for folder in folders for word in _installing.source(host, folder)]
     wheels = [name for folder in folders for name in host.list_dir(folder)]
-    base, torch, torch_npu = _chosen(asked, host, python, cann, wheels)
+    base, torch, torch_npu = _choose(asked, host, python, cann, wheels)
     local = "+cpu" if base.machine == "x86_64" and "+" not in torch else ""
     wanted = [f"torch=={torch}{local}", f"torch-npu=={torch_npu}"]
-    wanted += asked.packages or _pairs.missing(replace(base, distributions={}), cann)
+    wanted += asked.packages or _pairs.missing_packages(replace(base, distributions={}), cann)
     own_pip = _newest_pip(host, folders)
     pip = [own_pip] if own_pip else ["-m", "pip"]
     try:
-        found = _installing.resolved(host, base, [*wanted, *(["pip"] if own_pip else [])], source, pip)
+        found = _installing.resolve_versions(host, base, [*wanted, *(["pip"] if own_pip else [])], source, pip)
     except _installing.NotFoundError as why:
         raise Refused(messages.NOT_RESOLVED_HERE.text(problem=why)) from why
     marker = WriteFile(f"{path}/{ENVIRONMENT_MARKER}", messages.MADE_BY_FIX.text(), 0o644)
@@ -130,7 +130,7 @@ def _newest_pip(host: Host, folders: Sequence[str]) -> str | None:
     return max(found)[1] if found else None
 
 
-def _chosen(
+def _choose(
     asked: Environment, host: Host, python: PythonEnvironment, cann: Cann | None, wheels: Sequence[str]
 ) -> tuple[PythonEnvironment, str, str]:
     """The Python to begin with, torch and torch_npu; raises Refused where no table has a pair for any Python."""
@@ -140,7 +140,7 @@ def _chosen(
     }
     for base in _bases(asked, host, python):
         if asked.torch and asked.torch_npu:
-            return base, *_pairs.wanted(asked.torch, asked.torch_npu, base, cann)
+            return base, *_pairs.choose_pair(asked.torch, asked.torch_npu, base, cann)
         rows = knowledge.compatibility().releases_for_cann(stated, python=base.version) if stated else ()
         rows = tuple(
             row

@@ -69,7 +69,7 @@ def _by_apt(host: Host, names: list[str]) -> tuple[tuple[str, str], ...]:
         raise Refused(_why("apt-get", done.stderr + done.stdout, "apt-get update"))
     if changed := [new or old for new, old in re.findall(_APT_CHANGED, done.stdout)]:
         raise Refused(messages.WOULD_CHANGE_OTHERS.text(names=changed))
-    return _resolved("apt-get", [(name, version) for name, version in re.findall(_APT_NEW, done.stdout)])
+    return _resolve("apt-get", [(name, version) for name, version in re.findall(_APT_NEW, done.stdout)])
 
 
 def _by_dnf(host: Host, tool: str, names: list[str]) -> tuple[tuple[str, str], ...]:
@@ -81,7 +81,7 @@ def _by_dnf(host: Host, tool: str, names: list[str]) -> tuple[tuple[str, str], .
         raise Refused(_why(tool, done.stderr + done.stdout, f"{tool} makecache"))
     if changed:
         raise Refused(messages.WOULD_CHANGE_OTHERS.text(names=changed))
-    return _resolved(tool, new)
+    return _resolve(tool, new)
 
 
 def parse_transaction(text: str) -> tuple[list[tuple[str, str]], list[str]]:
@@ -111,7 +111,7 @@ def parse_transaction(text: str) -> tuple[list[tuple[str, str]], list[str]]:
     return new, changed
 
 
-def _resolved(tool: str, found: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _resolve(tool: str, found: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     if not found:
         raise Refused(messages.NOTHING_RESOLVED.text(tool=tool))
     return tuple(sorted(found))

@@ -40,7 +40,7 @@ def window(text: str) -> str:
     return text
 
 
-def frozen(text: str) -> str:
+def parse_freeze(text: str) -> str:
     """A reason, and `until YYYY-MM-DD` behind it if wanted; raises ValueError for a day that does not exist."""
     if not text.strip():
         raise ValueError("expected a reason, such as 'release week, until 2026-12-04'")

@@ -64,10 +64,10 @@ class Changes(Section):
 
     require_reason: bool = False
     window: Annotated[str, After(change_control.window)] | None = None
-    frozen: Annotated[str, After(change_control.frozen)] | None = None
+    frozen: Annotated[str, After(change_control.parse_freeze)] | None = None
 
 
-def _absolute(path: str) -> str:
+def _absolute_path(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError("expected an absolute path")
     return path
@@ -76,7 +76,7 @@ def _absolute(path: str) -> str:
 class Managed(Section):
     """The section [managed]: absolute paths of files and folders, with wildcards, that no fix changes."""
 
-    paths: tuple[Annotated[str, After(_absolute)], ...] = ()
+    paths: tuple[Annotated[str, After(_absolute_path)], ...] = ()
 
 
 class Node(Section):
@@ -203,7 +203,7 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
         return Config()
     from pydantic import ValidationError  # here, because a check without a configuration starts fast
 
-    data = _parsed(path, trusted=trusted or os.geteuid() == 0)
+    data = _parse(path, trusted=trusted or os.geteuid() == 0)
     try:
         config = adapter(Config).validate_python(data)
     except ValidationError as problem:
@@ -225,7 +225,7 @@ def web_disabled_by(explicit: str | None = None) -> str | None:
     return None
 
 
-def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
+def _parse(path: str, *, trusted: bool) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -322,12 +322,12 @@ def explain(problem: ValidationError, model: type) -> str:
     if first["type"] == "missing":
         return f"{key}: this key is missing"
     if expected := next((words for kind, words in _EXPECTED.items() if first["type"].startswith(kind)), None):
-        return f"{key}: expected {expected}, found {_abridged(first.get('input'))}"
+        return f"{key}: expected {expected}, found {_abridge(first.get('input'))}"
     said = first["msg"].removeprefix("Value error, ")
-    return f"{key}: {said[0].lower()}{said[1:]}, found {_abridged(first.get('input'))}"
+    return f"{key}: {said[0].lower()}{said[1:]}, found {_abridge(first.get('input'))}"
 
 
-def _abridged(value: Any) -> str:
+def _abridge(value: Any) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists in lists

@@ -25,13 +25,13 @@ Fact = TypeVar("Fact")
 def of(values: Mapping[Any, Any]) -> Inventory:
     """The inventory from the facts that are known, by their type."""
 
-    def known(fact: type[Fact]) -> Fact | None:
+    def fact_or_none(fact: type[Fact]) -> Fact | None:
         value = values.get(fact)
         return value if isinstance(value, fact) else None
 
-    machine, platform, driver = known(Machine), known(Platform), known(DriverInstall)
-    info, firmware, cann = known(NpuSmiInfo), known(FirmwareInstall), known(Cann)
-    python = known(PythonEnvironment)
+    machine, platform, driver = fact_or_none(Machine), fact_or_none(Platform), fact_or_none(DriverInstall)
+    info, firmware, cann = fact_or_none(NpuSmiInfo), fact_or_none(FirmwareInstall), fact_or_none(Cann)
+    python = fact_or_none(PythonEnvironment)
     boards = values.get(PerChip[Board])
     toolkit = cann.chosen if cann else None
     told = driver.file.version if driver and driver.file else None
@@ -49,7 +49,7 @@ def of(values: Mapping[Any, Any]) -> Inventory:
         python=python.version if python else None,
         torch=_version(python, "torch"),
         torch_npu=_version(python, "torch-npu"),
-        npus=_npus(known(Chips), boards if isinstance(boards, PerChip) else None),
+        npus=_npus(fact_or_none(Chips), boards if isinstance(boards, PerChip) else None),
     )
 
 

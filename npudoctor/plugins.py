@@ -92,7 +92,7 @@ def load_kind(group: str, builtin: str, files: Sequence[str] = ()) -> Catalog:
     """The catalogue of another kind of checks: of the package `builtin`, of a group of entry points, and of files."""
     ours = _Source(builtin, builtin, functools.partial(_of_point, EntryPoint(builtin, builtin, group)), True)
     others = [_of_plugin(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)]
-    return _load([ours, *others, *_given(files)])
+    return _load([ours, *others, *_given_sources(files)])
 
 
 def _load(sources: Iterable[_Source]) -> Catalog:
@@ -102,15 +102,15 @@ def _load(sources: Iterable[_Source]) -> Catalog:
         try:
             found += [item for module in source.load() for item in _items(module)]
         except PluginRefused as problem:
-            broken.append(_broken(source.name, str(problem)))
+            broken.append(_broken_result(source.name, str(problem)))
         except (Exception, SystemExit) as problem:
             reason = f"{source.where} cannot be loaded: {type(problem).__name__}: {problem}"
             if source.is_ours:
                 raise BuiltinBroken(reason) from problem
             import traceback
 
-            broken.append(_broken(source.name, reason, traceback.format_exc()))
-    broken += [_broken("knowledge.d", problem) for problem in table.site_problems()]
+            broken.append(_broken_result(source.name, reason, traceback.format_exc()))
+    broken += [_broken_result("knowledge.d", problem) for problem in table.site_problems()]
     return assemble(found, broken)
 
 
@@ -136,15 +136,23 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
     for item in found:
         if isinstance(item, Check):
             if checks.setdefault(item.id, item) is not item:
-                problems.append(_broken(item.id, f"the check {item.id} is defined twice; {_where(item)} is ignored"))
+                problems.append(
+                    _broken_result(item.id, f"the check {item.id} is defined twice; {_where(item)} is ignored")
+                )
         elif isinstance(item, Fix):
             if fixes.setdefault(item.id, item) is not item:
-                problems.append(_broken(item.id, f"the fix {item.id} is defined twice; {_where(item)} is ignored"))
+                problems.append(
+                    _broken_result(item.id, f"the fix {item.id} is defined twice; {_where(item)} is ignored")
+                )
         elif isinstance(item, Message):
             if messages.setdefault(item.code, item) is not item:
-                problems.append(_broken(item.code, f"the message {item.code} is defined twice; the second is ignored"))
+                problems.append(
+                    _broken_result(item.code, f"the message {item.code} is defined twice; the second is ignored")
+                )
         elif isinstance(item, Probe) and probes.setdefault(item.provides, item) is not item:
-            problems.append(_broken(item.name, f"{item.provides.__name__} has two probes; {item.name} is ignored"))
+            problems.append(
+                _broken_result(item.name, f"{item.provides.__name__} has two probes; {item.name} is ignored")
+            )
     return Catalog(
         checks={check.id: check for check in sorted(checks.values(), key=_place)},
         probes=probes,
@@ -178,7 +186,7 @@ def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     if not any(map(_is_ours, points)):
         raise BuiltinBroken(f"no entry point of npudoctor was found in the group {ENTRY_POINTS}")
     yield from map(_of_plugin, points)
-    yield from _given([*files, *([folder] if os.path.isdir(folder) else [])])
+    yield from _given_sources([*files, *([folder] if os.path.isdir(folder) else [])])
 
 
 def _entry_points() -> list[EntryPoint]:
@@ -191,7 +199,7 @@ def _of_plugin(point: EntryPoint) -> _Source:
     return _Source(point.name, point.value, functools.partial(_of_point if ours else _in_time(_of_point), point), ours)
 
 
-def _given(files: Sequence[str]) -> Iterator[_Source]:
+def _given_sources(files: Sequence[str]) -> Iterator[_Source]:
     for path in dict.fromkeys(file for one in files for file in _python_files(one)):
         name = os.path.basename(path).removesuffix(".py")
         yield _Source(name, path, functools.partial(_in_time(_of_file), path))
@@ -265,7 +273,7 @@ def _must_be_trusted(module: str) -> None:
 def _in_time(loading: Callable[[Any], list[ModuleType]]) -> Callable[[Any], list[ModuleType]]:
     """The same with the limit LOADING_TIME_S; a thread that is stuck in an import cannot be killed, only abandoned."""
 
-    def limited(what: Any) -> list[ModuleType]:
+    def import_limited(what: Any) -> list[ModuleType]:
         outcome: list[list[ModuleType] | BaseException] = []
 
         def work() -> None:
@@ -283,7 +291,7 @@ def _in_time(loading: Callable[[Any], list[ModuleType]]) -> Callable[[Any], list
             raise outcome[0]
         return outcome[0]
 
-    return limited
+    return import_limited
 
 
 def _python_files(path: str) -> list[str]:
@@ -300,7 +308,7 @@ def _where(item: Check | Fix) -> str:
     return f"{item.function.__module__}.{item.function.__name__}"
 
 
-def _broken(name: str, reason: str, detail: str | None = None) -> Result:
+def _broken_result(name: str, reason: str, detail: str | None = None) -> Result:
     return Result(
         check=f"plugin.{name}",
         title="Plug-ins loaded",

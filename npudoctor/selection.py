@@ -53,7 +53,7 @@ def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
             raise UnknownName(name, sorted(tags | set(catalog.checks)))
     affordable = PROFILES[: PROFILES.index(selection.options.profile) + 1]
 
-    def chosen(check: Check) -> bool:
+    def is_chosen(check: Check) -> bool:
         if check.id in selection.skip or any(tag in selection.skip for tag in check.tags):
             return False
         if check.id in selection.names:
@@ -63,4 +63,4 @@ def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
             return named
         return (not selection.names or named) and check.profile in affordable
 
-    return tuple(check for check in catalog.checks.values() if chosen(check))
+    return tuple(check for check in catalog.checks.values() if is_chosen(check))

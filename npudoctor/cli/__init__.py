@@ -30,7 +30,7 @@ USAGE, INTERNAL = 2, 4
 def console() -> NoReturn:
     """The console script: run, then exit at once, because a full interpreter shutdown costs a tenth of a check."""
     words = sys.argv[1:]
-    name = _named(words)
+    name = _find_command(words)
     code = limits.run(lambda limit: main(limit=limit), lambda why: _give_up(words, why)) if name in LIMITED else main()
     with contextlib.suppress(BrokenPipeError, ValueError, OSError):
         sys.stderr.flush()
@@ -41,7 +41,7 @@ LIMITED = ("check", "env", "facts", "healthcheck", "node", "record", "report", "
 """The commands that have a time limit."""
 
 
-def _named(words: Sequence[str]) -> str | None:
+def _find_command(words: Sequence[str]) -> str | None:
     """The command in these arguments, as far as it can be told without importing anything."""
     name = next((word for word in words if word not in ("--debug", "--no-color")), "--")
     if name.startswith("--"):
@@ -58,7 +58,7 @@ def _give_up(words: Sequence[str], reason: str) -> int:
     return code
 
 
-def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unheld) -> int:
+def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.apply_none) -> int:
     """Run one command; its exit code. `limit` is how the command's time limit is held."""
     gc.disable()  # a command runs for less than a second; collecting costs 5 % of it
     prepare_streams()
@@ -144,11 +144,11 @@ def _dispatch(words: list[str], hoisted: list[str], limit: limits.Limit) -> int:
     args = parser_of(name).parse_args([*words, *hoisted])
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP for us
-            signal.signal(number, _terminated)
+            signal.signal(number, _terminate)
     args.limit = limit
     code: int = args.run(args)
     return code
 
 
-def _terminated(number: int, _: FrameType | None) -> None:
+def _terminate(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)

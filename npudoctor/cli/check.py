@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     config = node.load_config(args)
     limit_s = args.timeout or config.timeout_s
     with args.limit(limit_s):
-        report, done = _examined(args, config, time.monotonic() + limit_s)
+        report, done = _examine(args, config, time.monotonic() + limit_s)
     if args.format != "jsonl":
         write(_render(report, args), colored=args.format in (None, "text"))
     if args.metrics_file:
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     return _exit_code(report, args.format)
 
 
-def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[Report, engine.Done]:
+def _examine(args: argparse.Namespace, config: Config, until: float) -> tuple[Report, engine.Done]:
     """The report to print, and the last event of the run; `until` is when it must end, a time of `time.monotonic`."""
     catalog = plugins.load(args.plugin)
     node.compare_names(args, config, catalog)

@@ -264,7 +264,7 @@ def _who(odd: compare.Odd, found: compare.Comparison, names: Mapping[str, str]) 
 
 
 def _difference_lines(differences: Sequence[compare.Difference], *, verbose: bool) -> list[str]:
-    chosen = differences if verbose else compare.distinct(differences)
+    chosen = differences if verbose else compare.distinct_differences(differences)
     shown = chosen if verbose else chosen[:MOST_SHOWN]
     lines = [
         f"  {one.feature.title}: {_brief(one.value, one.expected)}, not {_brief(one.expected, one.value)}"
@@ -320,7 +320,7 @@ def _kind(group: Sequence[Node]) -> str:
 
 
 def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> dict[str, Any]:
-    def named(nodes: Sequence[Node]) -> list[str]:
+    def name_list(nodes: Sequence[Node]) -> list[str]:
         return [names[node.path] for node in nodes]
 
     said = {
@@ -328,7 +328,7 @@ def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> dict[str, A
         "alike": found.alike,
         "golden": names[found.golden.path] if found.golden else None,
         "nodes": [{"name": names[node.path], "path": node.path, "hostname": node.hostname} for node in found.nodes],
-        "groups": [named(group) for group in found.groups],
+        "groups": [name_list(group) for group in found.groups],
         "odd": [
             {
                 "name": names[odd.node.path],
@@ -350,7 +350,7 @@ def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> dict[str, A
             {
                 "title": split.feature.title,
                 "source": split.feature.source,
-                "values": [{"value": list(value), "nodes": named(having)} for value, having in split.values],
+                "values": [{"value": list(value), "nodes": name_list(having)} for value, having in split.values],
             }
             for split in found.splits
         ],

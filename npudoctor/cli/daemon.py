@@ -180,7 +180,7 @@ def serve_runs() -> None:
     args = argparse.Namespace(**json.loads(told))
 
     @contextlib.contextmanager
-    def opened(site: Site) -> Iterator[Host]:
+    def open_host(site: Site) -> Iterator[Host]:
         with contextlib.ExitStack() as stack:
             try:
                 host = stack.enter_context(node.opened(args, site.config))
@@ -191,7 +191,7 @@ def serve_runs() -> None:
     def site_of(config: site_config.Config) -> Site:
         return Site(config=config, options=node.options(args, config), settings=config.for_daemon)
 
-    worker.serve(int(requests), int(answers), int(parent), lambda: plugins.load(args.plugin), site_of, opened)
+    worker.serve(int(requests), int(answers), int(parent), lambda: plugins.load(args.plugin), site_of, open_host)
     os._exit(0)
 
 

@@ -49,7 +49,7 @@ def _fleet(args: argparse.Namespace) -> int:
     from npudoctor.cli import fleet
     from npudoctor.fleet import sim, verdict
 
-    if other := next((name for name in _given(args) if name not in OF_FLEET), None):
+    if other := next((name for name in _given_options(args) if name not in OF_FLEET), None):
         raise UsageError(f"--fleet shows a simulated cluster: leave out --{other.replace('_', '-')}")
     args.format = args.format or "text"
     if args.format not in fleet.FORMATS:
@@ -57,11 +57,11 @@ def _fleet(args: argparse.Namespace) -> int:
     if args.format == "text":
         say(ABOUT_FLEET)
     report = verdict.judge_fleet(sim.merged(64, FAULTS), Selection())
-    write(fleet.rendered(report, args), colored=args.format == "text")
+    write(fleet.render_report(report, args), colored=args.format == "text")
     return report.exit_code
 
 
-def _given(args: argparse.Namespace) -> list[str]:
+def _given_options(args: argparse.Namespace) -> list[str]:
     """The options that were given, but for the node."""
     usual = vars(args.plain.parse_args([]))
     return [name for name, value in vars(args).items() if name in usual and name != "simulate" and value != usual[name]]
@@ -69,4 +69,4 @@ def _given(args: argparse.Namespace) -> list[str]:
 
 def _is_bare(args: argparse.Namespace) -> bool:
     """Whether no option but the node was given."""
-    return not _given(args)
+    return not _given_options(args)

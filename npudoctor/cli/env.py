@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the environment, or check the current one."""
     config = node.load_config(args)
     with args.limit(args.timeout or config.timeout_s):
-        code, text = _found(args, config)
+        code, text = _find_environment(args, config)
     write(text)
     return code
 
 
-def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
+def _find_environment(args: argparse.Namespace, config: Config) -> tuple[int, str]:
     """The exit code, and what to print."""
     catalog = plugins.load(args.plugin)
     if FIX not in catalog.fixes:
@@ -60,7 +60,7 @@ def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
         if args.check:
             lines = [f"{finding.summary} ({result.check})\n" for result, finding in offered]
             return (1 if offered else 0), "".join(lines)
-        params = plan.merged(offer for _, finding in offered if (offer := finding.fix))
+        params = plan.merge_params(offer for _, finding in offered if (offer := finding.fix))
         params.pop("remove", None)  # this shell has run those lines already
         shell = "systemd" if args.systemd else "sh" if args.shell in ("bash", "zsh") else args.shell
         planned = plan.make(

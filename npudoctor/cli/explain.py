@@ -101,7 +101,7 @@ def _explain_log(args: argparse.Namespace) -> int:
         from npudoctor.report import explained
 
         write(explained.log(document, no_color=args.no_color), colored=True)
-    for line in (*logs.skipped(), *_remarks(found)):
+    for line in (*logs.skip_clauses(), *_remarks(found)):
         say(f"npudoctor explain: {line}")
     return 0 if found.knows else NOTHING_KNOWN
 

@@ -33,10 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the facts."""
     if args.timeout is None:
-        known = _gathered(args)
+        known = _gather(args)
     else:
         with args.limit(args.timeout):
-            known = _gathered(args)
+            known = _gather(args)
     shown = {probe.name: value for probe, value in known.items() if not args.names or probe.name in args.names}
     if args.json:
         write_json({name: _as_json(value) for name, value in shown.items()}, sort_keys=True)
@@ -51,7 +51,7 @@ def give_up(_: argparse.Namespace, reason: str) -> int:
     return 3
 
 
-def _gathered(args: argparse.Namespace) -> dict[Probe, Any]:
+def _gather(args: argparse.Namespace) -> dict[Probe, Any]:
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     names = {probe.name for probe in catalog.probes.values()}

@@ -105,7 +105,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
                 raise Refused(f"{unknown[0]} is only applied by setup, after its plan: {command}")
             raise fixing.unknown_fix(unknown[0], catalog)
         given = fixing.settings(args.assignments)
-        params = None if given is None else _shaped(catalog, args.ids[0], given)
+        params = None if given is None else _shape_params(catalog, args.ids[0], given)
         return [Request(id, params) for id in dict.fromkeys(args.ids)]
     report, _ = plan.run_checks(catalog, host, (), options)
     offered = plan.offers(report)
@@ -136,7 +136,7 @@ def safe(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: 
     return [Request(id) for id in sorted(serious, key=serious.__getitem__)]
 
 
-def _shaped(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, object]:
+def _shape_params(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, object]:
     """Lists where the fix wants lists: a,b becomes two entries."""
     hints = {name: str(hint) for name, hint in catalog.fixes[id].parameters.__annotations__.items()}
     return {

@@ -185,14 +185,14 @@ def _check(args: argparse.Namespace) -> int:
     from npudoctor.fleet.store import Run
 
     if args.drop:
-        fleet = gather.of_files([args.drop], fleet_asking.named(args))
+        fleet = gather.of_files([args.drop], fleet_asking.named_nodes(args))
         return _show(args, fleet, engine="drop")
     folder = args.run_folder or fleet_asking.new_folder()
     if os.path.exists(folder):
         gather.must_be_usable([folder])
     run = Run(folder)
     fleet_asking.remember(args, run.asked())
-    names = fleet_asking.named(args) or run.expected() or fleet_asking.of_slurm(args)
+    names = fleet_asking.named_nodes(args) or run.expected() or fleet_asking.of_slurm(args)
     if not names:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory, --rank-table, --slurm, --drop or --run")
     if (before := run.expected()) and before != names:
@@ -270,11 +270,11 @@ def _show(args: argparse.Namespace, fleet: Fleet, *, run: Run | None = None, eng
 
         run.write("fleet.json", to_json(report, indent=1) + "\n")
         run.write("report.html", html.render(report))
-    write(rendered(report, args), colored=args.format == "text")
+    write(render_report(report, args), colored=args.format == "text")
     return report.exit_code
 
 
-def rendered(report: FleetReport, args: argparse.Namespace) -> str:
+def render_report(report: FleetReport, args: argparse.Namespace) -> str:
     """The verdict in the format of the options."""
     if args.format == "html":
         from npudoctor.fleet import html
@@ -331,7 +331,7 @@ def _script(args: argparse.Namespace) -> int:
 def _manifest(args: argparse.Namespace) -> int:
     from npudoctor.fleet import manifest
 
-    names = fleet_asking.named(args)
+    names = fleet_asking.named_nodes(args)
     if not names:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory or --rank-table")
     write(manifest.kubernetes(names, args.image, args.claim))
@@ -349,7 +349,7 @@ def _sim(args: argparse.Namespace) -> int:
         name, _, number = part.partition("=")
         if name not in sim.FAULTS:
             raise UsageError(f"unknown fault {name!r}; known are {', '.join(sorted(sim.FAULTS))}")
-        faults[name] = _positive(number or "1", part)
+        faults[name] = _require_positive(number or "1", part)
     _must_be_new(args.folder)
     try:
         names, digests, planted = sim.fleet(args.count, faults, seed=args.seed, scenario=args.simulate or sim.SCENARIO)
@@ -373,7 +373,7 @@ def _must_be_new(folder: str) -> None:
         raise UsageError(f"{folder} must be a new or empty folder")
 
 
-def _positive(number: str, part: str) -> int:
+def _require_positive(number: str, part: str) -> int:
     try:
         return _count(number)
     except argparse.ArgumentTypeError as problem:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npudoctor.fleet.engines import Engine, Plan
 
 
-def named(args: argparse.Namespace) -> list[str]:
+def named_nodes(args: argparse.Namespace) -> list[str]:
     """The nodes that the options name, in their order; none where no option does."""
     from npudoctor.fleet import targets
 

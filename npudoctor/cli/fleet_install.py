@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not os.path.isabs(args.prefix):
         raise UsageError(f"--prefix {args.prefix}: expected an absolute path")
-    names = fleet_asking.named(args) or fleet_asking.of_slurm(args)
+    names = fleet_asking.named_nodes(args) or fleet_asking.of_slurm(args)
     if not names:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory, --rank-table or --slurm")
     called, engine = fleet_asking.installing_engine(args)
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         archive = install.read_archive(args.archive)
     except install.BadArchive as problem:
         raise UsageError(str(problem)) from problem
-    rows = list(install.asked("plan", archive, args.prefix, plan, engine))
+    rows = list(install.install_rows("plan", archive, args.prefix, plan, engine))
     todo = [row.node for row in rows if row.outcome in install.CHANGES]
     if args.dry_run or not todo:
         return _end(args, archive, rows)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             return fixing.REFUSED
     done = {}
     chosen = fleet_asking.only(plan, todo)
-    for row in install.asked("install", archive, args.prefix, chosen, engine):
+    for row in install.install_rows("install", archive, args.prefix, chosen, engine):
         done[row.node] = row
         fleet_asking.progress(len(done), len(todo))
     return _end(args, archive, [done.get(row.node, row) for row in rows])

@@ -75,7 +75,7 @@ def _cut(line: str, limit: int) -> str:
     return line if len(text) < limit else text[: limit - 4].decode(errors="ignore") + "..."
 
 
-def _counted(line: str, more: int) -> str:
+def _line_with_count(line: str, more: int) -> str:
     """The line with how many problems more there are, which stays where the line is cut."""
     rest = f" and {more} more" if more else ""
     return _cut(visible(line), LINE_BYTES - len(rest)) + rest
@@ -145,7 +145,7 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | str:
         return f"{args.state} has no davinci{next(device for device in here if device not in states)}"
     troubled = [(device, states[device]) for device in mine if states[device]]
     if troubled:
-        return False, _counted(f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}", len(troubled) - 1)
+        return False, _line_with_count(f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}", len(troubled) - 1)
     if known.undetermined:
         return False, f"unhealthy: daemon could not determine: {known.undetermined}"
     if known.problem:
@@ -202,7 +202,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
 
         check, finding = errors[0]
         about = cause.with_subject(finding) if finding.chips else finding.summary
-        return False, _counted(f"unhealthy: {about} ({check})", len(errors) - 1)
+        return False, _line_with_count(f"unhealthy: {about} ({check})", len(errors) - 1)
     for check in (check for check in args.require if check != DAEMON):
         if results[check].status is Status.SKIPPED:
             why = results[check].reason or ""
@@ -210,7 +210,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     unseen = [result for result in results.values() if result.leaves_undetermined or result.blocked_by]
     if not unseen:
         return True, f"healthy: {_cards(_count(done))}"
-    limited = _limited(done, unseen)
+    limited = _substitute(done, unseen)
     if limited and not any(result.leaves_undetermined for result in unseen):
         return True, f"healthy (limited): {limited}"
     first = unseen[0]
@@ -218,7 +218,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     return False, f"unhealthy: could not determine: {behind if first.blocked_by else first.reason} ({first.check})"
 
 
-def _limited(done: Any, unseen: list[Any]) -> str | None:
+def _substitute(done: Any, unseen: list[Any]) -> str | None:
     """The substitute for npu-smi in a container without it; None where its absence does not explain the unknown."""
     from npudoctor.facts.node.container import Container
     from npudoctor.facts.node.device_nodes import DeviceNodes

@@ -55,7 +55,7 @@ def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
         }
     if not args.torch and releases:
         answer["install"] = {"torch": releases[0].torch, "torch_npu": releases[0].version}
-        fit = table.fit(releases[0], args.cann)
+        fit = table.judge(releases[0], args.cann)
         answer["rests_on"] = f"{fit.value} by the tables as of {table.as_of}"
     return answer
 
@@ -122,7 +122,7 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "cann": list(release.cann),
         "cann_also": _newest_first({*release.cann_seen, *(window.cann_ok if window else ())} - {*release.cann}),
         "cann_expected": [guess + (" or newer" if release.cann_guess_or_newer else "") for guess in release.cann_guess],
-        "fit": table.fit(release, args.cann).value if args.cann else None,
+        "fit": table.judge(release, args.cann).value if args.cann else None,
         "python": list(release.pythons) or list(release.python_range or ()),
         "driver": list(hdk.paired) if hdk else [],
         "driver_also": list(hdk.compatible) if hdk else [],

@@ -35,7 +35,7 @@ Limit = Callable[[float], AbstractContextManager[None]]
 
 
 @contextlib.contextmanager
-def unheld(_seconds: float) -> Iterator[None]:
+def apply_none(_seconds: float) -> Iterator[None]:
     """Apply no limit: for a caller inside another program, which must not be forked."""
     yield
 
@@ -50,7 +50,7 @@ def run(command: Callable[[Limit], int], give_up: Callable[[str], int]) -> int:
     try:
         heard, telling, life, living = _pipes()
     except OSError:  # out of descriptors: run without this guard
-        return command(unheld)
+        return command(apply_none)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         child = os.fork()
@@ -66,7 +66,7 @@ def run(command: Callable[[Limit], int], give_up: Callable[[str], int]) -> int:
         os.close(living)
         _kill_when_the_other_end_closes(life)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return command(lambda seconds: _bounded(telling, seconds))
+    return command(lambda seconds: _bound(telling, seconds))
 
 
 def _pipes() -> tuple[int, int, int, int]:
@@ -81,7 +81,7 @@ def _pipes() -> tuple[int, int, int, int]:
 
 
 @contextlib.contextmanager
-def _bounded(telling: int, seconds: float) -> Iterator[None]:
+def _bound(telling: int, seconds: float) -> Iterator[None]:
     """Tell the waiting process when the bounded part begins, and when it is over."""
     _tell(telling, f"{seconds}\n")
     try:

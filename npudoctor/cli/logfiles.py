@@ -51,7 +51,7 @@ class Logs:
         sizes = [log.size for log in self._found]
         return None if None in sizes else sum(filter(None, sizes))
 
-    def skipped(self) -> Iterator[str]:
+    def skip_clauses(self) -> Iterator[str]:
         """What was skipped in folders, a clause for each kind."""
         for what, count in sorted(self._passed_over.items()):
             yield f"skipped: {what}: {count}"

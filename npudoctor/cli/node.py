@@ -97,14 +97,14 @@ def add_plugin(parser: OptionGroup) -> None:
     parser.add_argument(
         "--plugin",
         action="append",
-        type=_existing,
+        type=_existing_path,
         default=[],
         metavar="FILE",
         help="file or folder with additional checks, facts and fixes (docs/plugins.md)",
     )
 
 
-def _existing(path: str) -> str:
+def _existing_path(path: str) -> str:
     if not os.path.exists(path):
         raise argparse.ArgumentTypeError(f"{path} does not exist")
     return path
@@ -194,11 +194,11 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         changes=_change_control(args, config),
         reason=getattr(args, "reason", None) or "",
         frameworks=tuple(getattr(args, "frameworks", ())),
-        packages=_staged(getattr(args, "packages", ())),
+        packages=_staged_packages(getattr(args, "packages", ())),
     )
 
 
-def _staged(folders: Sequence[str]) -> StagedPackages | None:
+def _staged_packages(folders: Sequence[str]) -> StagedPackages | None:
     if not folders:
         return None
     from npudoctor.cli import staged  # only who names a folder pays for it
@@ -218,7 +218,7 @@ def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
     """The requested node; its running tools are ended on leaving."""
     kept_at = simulated_state(args)
     _state_must_exist(args)
-    host = _open(args, config) if kept_at is None else _redone(_open(args, config), kept_at)
+    host = _open(args, config) if kept_at is None else _redo_changes(_open(args, config), kept_at)
     try:
         _must_be_a_python(host, options(args, config))
         yield host
@@ -254,7 +254,7 @@ def _state_must_exist(args: argparse.Namespace) -> None:
         raise UsageError(f"--state {folder}: no such folder") from problem
 
 
-def _redone(host: Host, path: str) -> Host:
+def _redo_changes(host: Host, path: str) -> Host:
     """The simulated node as the commands before have left it, after a new login."""
     from npudoctor.host.live.safe_files import Unreadable, read_bounded
     from npudoctor.host.simulated import redo
@@ -274,7 +274,7 @@ def _redone(host: Host, path: str) -> Host:
 
 def _keep(host: Host, path: str) -> None:
     from npudoctor.host import Refused
-    from npudoctor.host.live.safe_files import written
+    from npudoctor.host.live.safe_files import open_replacement
     from npudoctor.host.simulated import redo
     from npudoctor.host.simulated.host import SimulatedHost
 
@@ -282,8 +282,8 @@ def _keep(host: Host, path: str) -> None:
         return
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with written(path) as file:
-            file.write(redo.written(host))
+        with open_replacement(path) as file:
+            file.write(redo.write_changes(host))
     except Refused as problem:
         raise UsageError(f"{path} was not written: {problem.reason}") from problem
     except OSError as problem:

@@ -73,7 +73,7 @@ def _drop(folder: str, name: str, content: bytes) -> None:
     from npudoctor.host.live import safe_files
 
     try:
-        with safe_files.written(os.path.join(folder, f"{file_name(name)}.json.gz")) as file:
+        with safe_files.open_replacement(os.path.join(folder, f"{file_name(name)}.json.gz")) as file:
             file.write(content)
     except (OSError, Refused) as problem:
         reason = problem.reason if isinstance(problem, Refused) else problem.strerror

@@ -24,7 +24,7 @@ from npudoctor.control_characters import visible
 from npudoctor.data import to_data
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report
-from npudoctor.packages.missing import BOTH, PURPOSES, Missing, missing
+from npudoctor.packages.missing import BOTH, PURPOSES, Missing, find_missing
 from npudoctor.packages.node import FACTS, Node, not_compared, of_facts, why_not
 from npudoctor.packages.sets import Found, PackageSet, package_sets
 from npudoctor.records import replace
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     node = node_of(args)
     found = package_sets(staged, node, cann=args.cann)
     first = found.sets[0] if found.sets else None
-    lacks = missing(first, node, args.purpose)
+    lacks = find_missing(first, node, args.purpose)
     absent = without_cann(found, args.cann)
     if args.json:
         write_json({**document(staged, node, found, lacks), "absent": list(absent)})
@@ -75,7 +75,7 @@ def node_of(args: argparse.Namespace) -> Node:
     return of_facts({probe.provides: value for probe, value in known.items()})
 
 
-def examined(args: argparse.Namespace, staged: StagedPackages) -> tuple[Node, Report]:
+def examine_node(args: argparse.Namespace, staged: StagedPackages) -> tuple[Node, Report]:
     """The same, with the report of the checks before an installation."""
     config = nodes.load_config(args)
     catalog = plugins.load(args.plugin)
@@ -132,7 +132,7 @@ def _row(package: Package, node: Node) -> dict[str, Any]:
 
 def _lines(staged: StagedPackages, node: Node, found: Found, lacks: tuple[Missing, ...]) -> Iterator[str]:
     yield f"{', '.join(map(visible, staged.folders))}: {_count(staged)}"
-    yield f"node: {described(node)}"
+    yield f"node: {describe_node(node)}"
     yield from (f"not known of the node: {reason}" for reason in node.unknown[:3])
     if staged.packages:
         yield ""
@@ -165,7 +165,7 @@ def _count(staged: StagedPackages) -> str:
     return ", ".join(parts)
 
 
-def described(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """The node in one line."""
     if node.chips is None:
         chips = "NPUs not known"

@@ -57,7 +57,7 @@ class OptionGroup(Protocol):
         """A group of options of which one may be given."""
 
 
-def folded(text: str, width: int) -> str:
+def fold_text(text: str, width: int) -> str:
     """Wrap paragraphs at a width; in lists of commands a long description moves to its own line."""
     import textwrap
 
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """What --help prints."""
-        self.description = folded(self.description or "", _columns())
+        self.description = fold_text(self.description or "", _columns())
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -167,4 +167,4 @@ def overview() -> str:
             "",
         ]
     )
-    return folded(text, 80) + "\n"
+    return fold_text(text, 80) + "\n"

@@ -103,12 +103,12 @@ def run(args: argparse.Namespace) -> int:
                 if isinstance(event, engine.Done):
                     found = event.report
         page = case_page.of(found, recorder, host, redacted=args.redact) if args.case else ""
-    kept, left_out = recording_policy.reduced(recorder.notes)
+    kept, left_out = recording_policy.reduce_notes(recorder.notes)
     files = bundle_writer.files_of(kept)
     if page:
         files = {"INDEX.txt": case_page.index(files).encode(), "REPORT.txt": page.encode(), **files}
     if args.redact:
-        files, _ = redaction.redacted(files)
+        files, _ = redaction.redact(files)
     write_files(files, place, force=args.force)
     say(_account(kept, left_out, target, verbose=args.verbose), end="")
     if args.redact:
@@ -212,7 +212,11 @@ def _account(kept: Notes, left_out: recording_policy.LeftOut, target: str, *, ve
         f"  {len(kept.missing)} commands and paths recorded as missing",
     ]
     if verbose:
-        lines += _named("commands", kept.commands) + _named("files", kept.files) + _named("missing", kept.missing)
+        lines += (
+            _name_list("commands", kept.commands)
+            + _name_list("files", kept.files)
+            + _name_list("missing", kept.missing)
+        )
     lines.append("Left out:")
     if left_out.variables:
         lines.append(f"  {left_out.variables} variables that npudoctor's catalogue does not name")
@@ -231,7 +235,7 @@ def to_review(files: Mapping[str, bytes]) -> str:
     return "\n".join([*lines, *(f"  {one}" for one in found)]) + "\n"
 
 
-def _named(what: str, names: Iterable[str]) -> list[str]:
+def _name_list(what: str, names: Iterable[str]) -> list[str]:
     return [f"  {what}:", *(f"    {name}" for name in sorted(names))]
 
 

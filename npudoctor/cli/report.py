@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     limit_s = args.timeout or config.timeout_s
     if args.html:
         _must_be_replaceable(args.html, force=args.force)
-    explained = _explained(args.log) if args.log else None
+    explained = _explain_logs(args.log) if args.log else None
     with args.limit(limit_s), node.opened(args, config) as host:
         catalog = plugins.load(args.plugin)
         recorder = RecordingHost(host)
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         report = progressed.report(full_report(catalog, recorder, selection, no_color=args.no_color))
         changes, folder = changes_of(host, args.state), getattr(args, "simulated_state", None) or args.state
         made = of(report, recorder, changes=changes, state=folder, redacted=args.redact)
-    files = bundle_writer.files_of(recording_policy.reduced(recorder.notes)[0]) if args.redact else {}
+    files = bundle_writer.files_of(recording_policy.reduce_notes(recorder.notes)[0]) if args.redact else {}
     made = whole(made, explained, files, redacted=args.redact)
     text = (case.html if args.html else case.markdown)(made)
     if args.html:
@@ -118,7 +118,7 @@ def whole(made: case.Case, log: Mapping[str, Any] | None, files: Mapping[str, by
         found = identifying_fields.Found(files)
         found.in_prose("\n".join(identifying_fields.texts([to_data(made.report), said, log])))
         apply = redaction.Pseudonyms(found).apply
-        said, log = redaction.applied([said, log], apply)
+        said, log = redaction.apply_to_texts([said, log], apply)
     return case.Case(**{**said, "log": _explanation(log) if log is not None else None})
 
 
@@ -212,7 +212,7 @@ def _extent(known: Sequence[float]) -> str:
     return f"{known[0]:.0f}–{known[-1]:.0f}" if known else "unknown"
 
 
-def _explained(names: Sequence[str]) -> Mapping[str, Any]:
+def _explain_logs(names: Sequence[str]) -> Mapping[str, Any]:
     """What `npudoctor explain --log` says of these logs."""
     from npudoctor.cli import logfiles
     from npudoctor.explain import diagnosis, log_documents, scan
@@ -249,10 +249,10 @@ def _must_be_replaceable(path: str, *, force: bool) -> None:
 
 
 def _write_file(path: str, text: str) -> None:
-    from npudoctor.host.live.safe_files import written
+    from npudoctor.host.live.safe_files import open_replacement
 
     try:
-        with written(path) as file:
+        with open_replacement(path) as file:
             file.write(visible_lines(text).encode())
     except Refused as problem:
         raise UsageError(f"{path} was not written: {problem.reason}") from problem

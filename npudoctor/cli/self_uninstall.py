@@ -69,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
     with node.opened(args, config) as host:
         try:
             changeable = fixing.changeable(host)
-            kept = found(changeable)
+            kept = find_kept(changeable)
         except Refused as why:
             say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
-        write(shown(kept))
+        write(describe_kept(kept))
         if args.dry_run or not (kept.units or kept.folders):
             write(_program())
             return 0
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def found(host: MutableHost) -> Kept:
+def find_kept(host: MutableHost) -> Kept:
     """What this user's npudoctor has on the node; for root the services too."""
     root = host.user.uid == 0
     home = journal.home_of(host)
@@ -143,7 +143,7 @@ def _is_folder(host: MutableHost, path: str) -> bool:
     return stat is not None and stat.kind == "dir"
 
 
-def shown(kept: Kept) -> str:
+def describe_kept(kept: Kept) -> str:
     """What is removed, and what stays, as lines."""
     lines = [f"  remove  {visible(path)} (service, stopped and disabled)" for path in kept.units]
     lines += [f"  remove  {visible(path)}" for path in kept.folders]

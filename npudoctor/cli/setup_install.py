@@ -105,11 +105,11 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
         with control.locked(journal):
             refuse_second(journal)
             containers = setup_node.containers_of(catalog, host, options)
-            stop = holders.consented(host, args.stop, containers) if args.stop else ()
+            stop = holders.confirmed_holders(host, args.stop, containers) if args.stop else ()
             for step in steps:
-                signed = signatures.verified(host, step.source, args.signed_by)
+                signed = signatures.verify(host, step.source, args.signed_by)
                 write(f"{visible(f'{step.source}: {signed}; SHA-256 {step.sha256}')}\n")
-            replaced = dict.fromkeys(_stopped(journal), "replaced by")
+            replaced = dict.fromkeys(_stopped_runs(journal), "replaced by")
             return begin(args, (host, catalog, options), journal, steps, stop, replaced)
 
 
@@ -138,7 +138,7 @@ def begin(
         setup_node.free(catalog, host, options, stop)
     else:
         caller.free()
-    described = setup_node.described(host, catalog, options, unmanaged=args.unmanaged)
+    described = setup_node.describe_node(host, catalog, options, unmanaged=args.unmanaged)
     digest = run.plan_digest(described, steps)
     write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
     for one in stop:
@@ -150,11 +150,11 @@ def begin(
         journal.mark(older, REPLACED, f"{words} {record.id}")
     with contextlib.suppress(Unavailable, OSError, Refused):
         host.remove(SET_UP)
-    return _followed(host, journal, record.id, caller)
+    return _follow_log(host, journal, record.id, caller)
 
 
 def _with_way_back(host: ApartHost, step: Step) -> Step:
-    path = undoing.kept(step.way_back)
+    path = undoing.previous_package(step.way_back)
     return replace(step, back=path, back_sha256=undoing.digest(host, path)) if path else step
 
 
@@ -162,11 +162,11 @@ def go_on(args: argparse.Namespace) -> int:
     """`--attach` and `--resume`."""
     with opened(args) as (host, catalog, options):
         journal = Journal(host, args.state)
-        found = state.held(journal)
-        shown = _shown(host, journal, found) if args.attach and found and journal.kept(found, state.PLAN) else 0
+        found = state.current_run(journal)
+        shown = _show_log(host, journal, found) if args.attach and found and journal.kept(found, state.PLAN) else 0
         with control.locked(journal) if journal.runs() else contextlib.nullcontext():
             run.lift_leftover(host, journal)
-            found = state.held(journal)
+            found = state.current_run(journal)
             status = journal.status(found) if found else None
             if found is None or status is None:
                 raise Refused("no installation goes on, and none waits for a reboot")
@@ -174,8 +174,8 @@ def go_on(args: argparse.Namespace) -> int:
                 journal.mark(found, STOPPED, BEFORE_FIRST)
                 raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
             _, steps = state.plan_of(journal, found)
-            again = args.resume and state.proved(journal, found, len(steps))
-            cut_off = args.resume and status.status == RUNNING and _rebooted(host, journal, found)
+            again = args.resume and state.verified_at(journal, found, len(steps))
+            cut_off = args.resume and status.status == RUNNING and _has_rebooted(host, journal, found)
             if status.status == STOPPED and not again:
                 why = f"{status.reason}; nothing goes on with it: correct the cause and plan again"
                 raise Refused(f"run {found}: {why}")
@@ -185,27 +185,27 @@ def go_on(args: argparse.Namespace) -> int:
                 raise Refused(f"run {found} {why} {instead}")
             caller = setup_node.caller_of(catalog, host, options, steps, state.image(journal, found))
             if args.attach:
-                return _followed(host, journal, found, caller, shown)
-            this = setup_node.described(host, catalog, options, unmanaged=False)
+                return _follow_log(host, journal, found, caller, shown)
+            this = setup_node.describe_node(host, catalog, options, unmanaged=False)
             return _last(run.Installation(host, journal, found, caller).resume(this))
 
 
-def pending(args: argparse.Namespace) -> str:
+def option_to_go_on(args: argparse.Namespace) -> str:
     """The option that goes on with the installation of this node that has not ended; empty where there is none."""
     with contextlib.suppress(Refused, Unavailable, OSError), opened(args) as (host, _, _):
         journal = Journal(host, args.state)
-        found = state.held(journal)
+        found = state.current_run(journal)
         status = journal.status(found) if found else None
         if found is None or status is None or journal.kept(found, state.PLAN) is None:
             return ""
-        if status.status == RUNNING and not _rebooted(host, journal, found):
+        if status.status == RUNNING and not _has_rebooted(host, journal, found):
             return "--attach"
-        if status.status != STOPPED or state.proved(journal, found, len(state.plan_of(journal, found)[1])):
+        if status.status != STOPPED or state.verified_at(journal, found, len(state.plan_of(journal, found)[1])):
             return "--resume"
     return ""
 
 
-def _rebooted(host: ApartHost, journal: Journal, found: str) -> bool:
+def _has_rebooted(host: ApartHost, journal: Journal, found: str) -> bool:
     return host.boot_id() not in ("", state.plan_of(journal, found)[0].boot_id)
 
 
@@ -216,22 +216,22 @@ def resumed(args: argparse.Namespace) -> int:
     try:
         with opened(args) as (host, _, _):
             journal = Journal(host, args.state)
-            found = state.held(journal)
+            found = state.current_run(journal)
             status = journal.status(found) if found else None
         return go_on(args) if status is not None and status.status != STOPPED else 0
     except Refused as why:
         return _last(f"NOT READY: {why.reason}")
 
 
-def _shown(host: ApartHost, journal: Journal, found: str) -> int:
+def _show_log(host: ApartHost, journal: Journal, found: str) -> int:
     """Show the log of the step that runs, without the lock, which its npudoctor may hold; how many lines."""
     for number in range(1, len(state.plan_of(journal, found)[1]) + 1):
-        if run.began_here(host, journal, found, number) and not state.ended(journal, found, number):
+        if run.began_here(host, journal, found, number) and not state.read_end(journal, found, number):
             return run.follow(host, journal.archive(found, f"step-{number}"), setup_node.tell)
     return 0
 
 
-def _followed(host: ApartHost, journal: Journal, id: str, caller: run.Caller, shown: int = 0) -> int:
+def _follow_log(host: ApartHost, journal: Journal, id: str, caller: run.Caller, shown: int = 0) -> int:
     try:
         installation = run.Installation(host, journal, id, caller)
         installation.shown = shown
@@ -341,7 +341,7 @@ def refuse_second(journal: Journal, *, but: str = "") -> None:
             raise Refused(f"installation {id} waits for a reboot", instead="npudoctor setup --resume")
 
 
-def _stopped(journal: Journal) -> list[str]:
+def _stopped_runs(journal: Journal) -> list[str]:
     """Installations that were stopped: a new one, confirmed anew, takes their place."""
     statuses = {id: journal.status(id) for id in journal.runs() if not journal.elsewhere(id)}
     return [id for id, status in statuses.items() if status is not None and status.status == STOPPED]
@@ -368,7 +368,7 @@ def _record(host: ApartHost, journal: Journal, steps: Sequence[Step], options: O
         f"{step.title} {step.now or 'none'} → {step.then}: SHA-256 {step.sha256} {step.source}" for step in steps
     ]
     return RunRecord(
-        id=journal.unused("setup.packages"),
+        id=journal.new_name("setup.packages"),
         fix=",".join(step.id for step in steps),
         title=" and ".join(f"{step.title} {step.then}" for step in steps),
         params=json.dumps({"plan": digest}),

@@ -23,7 +23,7 @@ from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing import conditions, holders, proof, run
 from npudoctor.installing.state import Holder, Node, Step
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.knowledge.patterns import canonical_version
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
@@ -39,7 +39,7 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def described(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:
+def describe_node(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:
     """This node, as a plan describes it; raises Refused where it is not known."""
     cards, serials = _table(host, catalog, options)
     if not cards:
@@ -54,7 +54,7 @@ def described(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged:
 
 
 def _table(host: ApartHost, catalog: Catalog, options: Options) -> run.Table:
-    facts = _gathered(host, catalog, options, (PciCards, _BOARDS))
+    facts = _gather_facts(host, catalog, options, (PciCards, _BOARDS))
     cards, answers = facts.get(PciCards), facts.get(_BOARDS)
     boards: dict[str, Board] = dict(answers.by_subject) if isinstance(answers, PerChip) else {}
     return (
@@ -63,7 +63,7 @@ def _table(host: ApartHost, catalog: Catalog, options: Options) -> run.Table:
     )
 
 
-def _gathered(host: ApartHost, catalog: Catalog, options: Options, kinds: tuple[type, ...]) -> dict[type, object]:
+def _gather_facts(host: ApartHost, catalog: Catalog, options: Options, kinds: tuple[type, ...]) -> dict[type, object]:
     known = engine.gather(catalog, host.fresh(), options, facts=kinds)
     return {probe.provides: value for probe, value in known.items()}
 
@@ -74,7 +74,7 @@ def caller_of(
     """What the command asks and shows while it goes on with these steps; with an image, its smoke run is asked, too."""
     return run.Caller(
         say=tell,
-        wrong=lambda: _wrong(catalog, host, options, steps) or _wrong_in(image, catalog, host, options),
+        wrong=lambda: _find_problems(catalog, host, options, steps) or _wrong_in(image, catalog, host, options),
         free=lambda: free(catalog, host, options),
         causes=_causes,
         table=lambda: _table(host, catalog, options),
@@ -84,7 +84,7 @@ def caller_of(
 
 def containers_of(catalog: Catalog, host: ApartHost, options: Options) -> tuple[RunningContainer, ...]:
     """The running containers that use NPUs or the driver; none where they are not known."""
-    found = _gathered(host, catalog, options, (RunningContainers,)).get(RunningContainers)
+    found = _gather_facts(host, catalog, options, (RunningContainers,)).get(RunningContainers)
     return found.containers if isinstance(found, RunningContainers) else ()
 
 
@@ -94,7 +94,7 @@ def free(catalog: Catalog, host: ApartHost, options: Options, stop: Sequence[Hol
         conditions.refuse_holders(left)
     if not stop:
         conditions.free(host)
-    facts = _gathered(host, catalog, options, _HOLDING)
+    facts = _gather_facts(host, catalog, options, _HOLDING)
     cards, containers = facts.get(PciCards), facts.get(RunningContainers)
     if isinstance(cards, PciCards) and (
         given := [card.slot for card in cards.cards if _is_given_away(host, card.slot)]
@@ -133,14 +133,14 @@ def _causes(log: str) -> list[str]:
 
 def _wrong_in(image: str, catalog: Catalog, host: ApartHost, options: Options) -> list[str]:
     """Why the smoke run in the image of the site is no proof; empty without an image."""
-    nodes = _gathered(host, catalog, options, (DeviceNodes,)).get(DeviceNodes) if image else None
+    nodes = _gather_facts(host, catalog, options, (DeviceNodes,)).get(DeviceNodes) if image else None
     found = setup_image.problem(host, nodes, image, tell) if image else ""
     return [found] if found else []
 
 
-def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> list[str]:
+def _find_problems(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> list[str]:
     """What is wrong with the whole: the versions on disk, and every check of driver and NPUs."""
-    facts = _gathered(host, catalog, options, _FACTS)
+    facts = _gather_facts(host, catalog, options, _FACTS)
     found = []
     if not all(step.then for step in steps):
         return []  # the driver is removed, which was verified: there is nothing to ask
@@ -148,13 +148,13 @@ def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[
         fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
         file = getattr(fact, "file", None)
         version = str(file.version) if file is not None else "not known"
-        if canonical(version) != canonical(step.then):
+        if canonical_version(version) != canonical_version(step.then):
             found.append(f"{step.component} is {version}, not {step.then}")
     chips = facts.get(Chips)
     if not isinstance(chips, Chips) or not chips.chips:
         reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
         found.append(f"the NPUs are not known to the driver: {reason}")
-    found += proof.unfinished(host)
+    found += proof.unfinished_upgrades(host)
     selection = Selection(names=("driver", "npu"), options=options)
     for event in engine.run(catalog, host.fresh(), selection):
         if isinstance(event, engine.Done):

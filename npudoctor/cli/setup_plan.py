@@ -17,10 +17,10 @@ from npudoctor.control_characters import visible
 from npudoctor.facts.node.staged_packages import StagedPackages
 from npudoctor.findings import Report, Status
 from npudoctor.host import Host, Refused, Unavailable
-from npudoctor.knowledge.patterns import canonical
-from npudoctor.packages.missing import BOTH, PURPOSES, Missing, missing
+from npudoctor.knowledge.patterns import canonical_version
+from npudoctor.packages.missing import BOTH, PURPOSES, Missing, find_missing
 from npudoctor.packages.node import Node
-from npudoctor.packages.plan import PARTS, Plan, PlanStep, planned, wanted
+from npudoctor.packages.plan import PARTS, Plan, PlanStep, make_plan, wanted_parts
 from npudoctor.packages.sets import PackageSet, package_sets
 from npudoctor.records import record
 
@@ -56,10 +56,10 @@ def asked(args: argparse.Namespace) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 0 where it is whole, 1 where a choice or a package is missing."""
-    only, expected = _parts(args.only), _expected(args.expect)
+    only, expected = _parts(args.only), _read_versions(args.expect)
     if not args.dry_run:
         setup_install.refuse_early(args, only, expected)
-    found = prepared(args, only, expected)
+    found = prepare(args, only, expected)
     if args.json:
         write_json(found.document)
     else:
@@ -95,7 +95,7 @@ class Prepared:
     @property
     def blocked(self) -> list[str]:
         """The checks that the plan fails on."""
-        return _blocked(self.report, self.plan)
+        return _blocking_checks(self.report, self.plan)
 
     @property
     def complete(self) -> bool:
@@ -128,7 +128,7 @@ class Prepared:
     @property
     def choices(self) -> list[tuple[str, str]]:
         """The sets to choose from, each with its title and what `--expect` takes."""
-        names = wanted(self.purpose, self.only)
+        names = wanted_parts(self.purpose, self.only)
         return [(one.title, setup_text.expectation(one, names)) for one in self.sets]
 
     @property
@@ -153,12 +153,12 @@ class Prepared:
 
     def lines(self, *, narrow: bool = False) -> Iterator[str]:
         """The plan as text; `narrow` lists the steps instead of a table, for a terminal of 80 columns."""
-        steps = setup_text.listed if narrow else setup_text.table
+        steps = setup_text.step_lines if narrow else setup_text.table
         yield from setup_text.lines(
             self.node, self.purpose, self.only, list(self.sets), self.plan, self.lacks, self.sums, steps
         )
         yield from setup_text.not_used(self.staged, self.node, every=not self.sets)
-        yield from setup_text.tried(self.report)
+        yield from setup_text.trial_lines(self.report)
         yield visible(self._verdict)
 
     @property
@@ -172,21 +172,21 @@ class Prepared:
 
 def of_args(args: argparse.Namespace) -> Prepared:
     """The plan for options of this command; raises UsageError."""
-    return prepared(args, _parts(args.only), _expected(args.expect))
+    return prepare(args, _parts(args.only), _read_versions(args.expect))
 
 
-def prepared(args: argparse.Namespace, only: tuple[str, ...], expected: dict[str, str]) -> Prepared:
+def prepare(args: argparse.Namespace, only: tuple[str, ...], expected: dict[str, str]) -> Prepared:
     """Read the folders, examine the node, and plan; raises UsageError for a folder that cannot be listed."""
     purpose = args.purpose or BOTH
     staged = staged_in(args.packages)
     args.packages = []  # read once: the options of the run take `staged`
-    node, report = packages.examined(args, staged)
+    node, report = packages.examine_node(args, staged)
     found = package_sets(staged, node, cann=args.cann)
     sets = [one for one in found.sets if all(_has(one, part, version) for part, version in expected.items())]
     absent = (*packages.without_cann(found, args.cann), *_not_there(found.sets, expected))
-    sets = _distinct(sets, staged, node, purpose, only)
-    plan = planned(sets[0], staged, node, purpose=purpose, only=only) if len(sets) == 1 else None
-    lacks = missing(sets[0] if plan else None, node, purpose) if not only and len(sets) < 2 else ()
+    sets = _distinct_sets(sets, staged, node, purpose, only)
+    plan = make_plan(sets[0], staged, node, purpose=purpose, only=only) if len(sets) == 1 else None
+    lacks = find_missing(sets[0] if plan else None, node, purpose) if not only and len(sets) < 2 else ()
     return Prepared(
         purpose=purpose,
         only=only,
@@ -208,7 +208,7 @@ def _parts(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _expected(text: str | None) -> dict[str, str]:
+def _read_versions(text: str | None) -> dict[str, str]:
     found = {}
     for pair in filter(None, (part.strip() for part in (text or "").split(","))):
         name, equals, version = pair.partition("=")
@@ -220,20 +220,20 @@ def _expected(text: str | None) -> dict[str, str]:
 
 def _has(one: PackageSet, part: str, version: str) -> bool:
     """Whether a set has this version of a part; for Python, of torch_npu."""
-    package = setup_text.decisive(one, part)
-    return package is not None and canonical(package.version or "") == canonical(version)
+    package = setup_text.version_package(one, part)
+    return package is not None and canonical_version(package.version or "") == canonical_version(version)
 
 
 def _not_there(sets: Sequence[PackageSet], expected: dict[str, str]) -> Iterator[str]:
     """The expected versions that no set has, each with those that there are."""
     for part, version in expected.items():
         if not any(_has(one, part, version) for one in sets):
-            there = {package.version for one in sets if (package := setup_text.decisive(one, part)) is not None}
+            there = {package.version for one in sets if (package := setup_text.version_package(one, part)) is not None}
             others = f"there is {visible(', '.join(sorted(filter(None, there))))}" if there else "there is none"
             yield f"--expect {part}={visible(version)}: no matching set has it; {others}"
 
 
-def _blocked(report: Report, plan: Plan | None) -> list[str]:
+def _blocking_checks(report: Report, plan: Plan | None) -> list[str]:
     """The checks that a plan fails on: errors, and kernels for which the driver's modules cannot be built."""
     builds = plan is not None and any(step.component in ("driver", "combined") for step in plan.steps)
     return [
@@ -244,13 +244,13 @@ def _blocked(report: Report, plan: Plan | None) -> list[str]:
     ]
 
 
-def _distinct(
+def _distinct_sets(
     sets: list[PackageSet], staged: StagedPackages, node: Node, purpose: str, only: tuple[str, ...]
 ) -> list[PackageSet]:
     """One of the sets that lead to the same steps."""
     found: dict[tuple[Any, ...], PackageSet] = {}
     for one in sets:
-        plan = planned(one, staged, node, purpose=purpose, only=only)
+        plan = make_plan(one, staged, node, purpose=purpose, only=only)
         found.setdefault((plan.steps, plan.unchanged, plan.refused), one)
     return list(found.values())
 

@@ -16,7 +16,7 @@ from npudoctor.findings import Report, Result, Status
 from npudoctor.messages import gigabytes
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, Missing
 from npudoctor.packages.node import Node, why_not
-from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, PlanStep, wanted
+from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, PlanStep, wanted_parts
 from npudoctor.packages.sets import PackageSet
 from npudoctor.records import record
 
@@ -40,7 +40,7 @@ class Checksum:
     problem: str | None = None
 
 
-def decisive(one: PackageSet, part: str) -> Package | None:
+def version_package(one: PackageSet, part: str) -> Package | None:
     """The package of a set whose version stands for a part."""
     components = {"python": ("torch_npu",), "cann": ("toolkit", "combined")}.get(part, PARTS[part])
     return one.of(*components) or (one.of("hdk_bundle") if part == "driver" else None)
@@ -93,7 +93,7 @@ def lines(
     steps: Callable[[Plan], Iterator[str]],
 ) -> Iterator[str]:
     """The plan for a person; `steps` draws its steps."""
-    yield f"node: {packages.described(node)}"
+    yield f"node: {packages.describe_node(node)}"
     yield from (f"not known of the node: {visible(reason)}" for reason in node.unknown[:3])
     if node.in_container:
         yield "driver and firmware are planned on the host, not in a container"
@@ -101,7 +101,7 @@ def lines(
         yield "driver and firmware are planned on a node with NPUs, or from its recording: --replay node.tar.gz"
     yield f"for: {_PURPOSE[purpose]}"
     if plan is None:
-        yield from _choice(sets, wanted(purpose, only))
+        yield from _choice(sets, wanted_parts(purpose, only))
     else:
         yield f"set: {visible(sets[0].title)}"
         yield from (f"  {visible(reason)}" for reason in sets[0].reasons)
@@ -122,7 +122,7 @@ def check(result: Result) -> dict[str, Any]:
     return {"check": result.check, "status": result.status.value, "reason": result.reason, "findings": findings}
 
 
-def tried(report: Report) -> Iterator[str]:
+def trial_lines(report: Report) -> Iterator[str]:
     """What the checks before an installation found just now; details with `npudoctor check install`."""
     yield "checked now (npudoctor check install --packages FOLDER):"
     good = [result.check for result in report.results if result.status is Status.OK and not result.findings]
@@ -165,7 +165,9 @@ def _choice(sets: list[PackageSet], names: tuple[str, ...]) -> Iterator[str]:
 
 def expectation(one: PackageSet, names: Sequence[str]) -> str:
     """The versions of a set, as `--expect` takes them."""
-    return ",".join(f"{name}={package.version}" for name in names if (package := decisive(one, name)) is not None)
+    return ",".join(
+        f"{name}={package.version}" for name in names if (package := version_package(one, name)) is not None
+    )
 
 
 def words_of(steps: Sequence[PlanStep]) -> list[str]:
@@ -184,7 +186,7 @@ def install_command(steps: Sequence[PlanStep]) -> str:
     return shlex.join(["npudoctor", "setup", *words_of(steps), "--reason", "TICKET"])
 
 
-def listed(plan: Plan) -> Iterator[str]:
+def step_lines(plan: Plan) -> Iterator[str]:
     """The steps below each other, for 80 columns."""
     if not plan.steps:
         yield "no steps: nothing is to be installed"

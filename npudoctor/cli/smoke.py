@@ -41,12 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cards", type=_numbers, metavar="0,1,3", help="use these devices (default: all without jobs or alarms)"
     )
     who.add_argument(
-        "--ranks", type=_positive, metavar="N", help="number of ranks (default: one per device; 2 on the CPU)"
+        "--ranks", type=_positive_number, metavar="N", help="number of ranks (default: one per device; 2 on the CPU)"
     )
     who.add_argument("--force", action="store_true", help="use devices that are busy or unhealthy")
     what = parser.add_argument_group("workload")
     what.add_argument("--size", choices=SIZES, default="small", help="model size (default: small)")
-    what.add_argument("--steps", type=_positive, default=30, metavar="N", help="training steps (default: 30)")
+    what.add_argument("--steps", type=_positive_number, default=30, metavar="N", help="training steps (default: 30)")
     what.add_argument("--dtype", choices=DTYPES, default="fp32", help="data type (default: fp32)")
     what.add_argument("--strategy", choices=STRATEGIES, default="ddp", help="parallel strategy (default: ddp)")
     what.add_argument(
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"launcher: {', '.join(LAUNCHERS)} (default: direct)",
     )
     nodes = parser.add_argument_group("several nodes", "run the same command on each node, with --launcher torchrun")
-    nodes.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="number of nodes")
+    nodes.add_argument("--nnodes", type=_positive_number, default=1, metavar="N", help="number of nodes")
     nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="rank of this node, from 0")
     nodes.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="rendezvous endpoint on the first node")
     limits = parser.add_argument_group("limits")
@@ -90,7 +90,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted(int(part) for part in parts))
 
 
-def _positive(text: str) -> int:
+def _positive_number(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
     return int(text)

@@ -162,18 +162,18 @@ def _node(args: argparse.Namespace | None) -> Node:
         return Node(
             catalog=plugins.load(args.plugin),
             selection=selection,
-            open=lambda: _opened(args, config),
+            open=lambda: _open_node(args, config),
             words=tuple(words_of(args)),
-            plan_setup=lambda words: _planned(args, words),
+            plan_setup=lambda words: _plan(args, words),
             set_up=partial(_set_up, args) if _is_here(args) else None,
-            pending=partial(_pending, args) if _is_here(args) else str,
+            pending=partial(_pending_option, args) if _is_here(args) else str,
         )
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem
 
 
 @contextlib.contextmanager
-def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
+def _open_node(args: argparse.Namespace, config: Config) -> Iterator[Host]:
     """The node; a mistake in its options becomes the one line that the user sees."""
     from npudoctor.cli import node
     from npudoctor.cli.output import UsageError
@@ -186,7 +186,7 @@ def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
         raise CannotOpen(str(problem)) from problem
 
 
-def _planned(args: argparse.Namespace, words: Sequence[str]) -> Prepared:
+def _plan(args: argparse.Namespace, words: Sequence[str]) -> Prepared:
     """The plan of `npudoctor setup` with these options, for the node that is shown."""
     from npudoctor.cli import setup_plan
     from npudoctor.cli.output import UsageError
@@ -231,10 +231,10 @@ def _set_up(args: argparse.Namespace, words: Sequence[str], say: Callable[[str],
             return 2
 
 
-def _pending(args: argparse.Namespace) -> str:
+def _pending_option(args: argparse.Namespace) -> str:
     from npudoctor.cli import setup_install
 
-    return setup_install.pending(_of_setup(args, []))
+    return setup_install.option_to_go_on(_of_setup(args, []))
 
 
 class _Lines(io.TextIOBase):

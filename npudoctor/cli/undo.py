@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             if setup_undo.is_installation(host, args):
                 return setup_undo.run(args)
-            if not _confirmed(args, fixing.changeable(host)):
+            if not _confirm(args, fixing.changeable(host)):
                 return 0 if args.dry_run else fixing.REFUSED
             events = runner.undo(fixing.changeable(host), args.run_id, force=args.force, state=args.state)
             return fixing.exit_code([fixing.follow(events, words).outcome])
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             return fixing.REFUSED
 
 
-def _confirmed(args: argparse.Namespace, host: MutableHost) -> bool:
+def _confirm(args: argparse.Namespace, host: MutableHost) -> bool:
     """Show what undoing changes; whether to do it: with --yes, after confirmation, or without a terminal.
 
     Raises Refused with --dry-run only: without it the undo itself says why it is refused, and what would work.

@@ -83,11 +83,11 @@ def run(args: argparse.Namespace) -> int:
                 done = event if isinstance(event, engine.Done) else done
         assert done is not None
         timed = dict(answering.answers) if host.about.source == "live" else None
-        others = [*_sources(catalog, recorder, selection, done), _opened(host)]
+        others = [*_sources(catalog, recorder, selection, done), _opens_devices(host)]
         others.append(validation_rows.left_row(before, validation_rows.tool_files(host)))
     rows = validation_rows.rows(done.report, done.facts, answering.answers, others, smoke=args.smoke, timed=timed)
-    kept, _ = recording_policy.reduced(recorder.notes)
-    files = _redacted(bundle_writer.files_of(kept), done, rows, answering.answers)
+    kept, _ = recording_policy.reduce_notes(recorder.notes)
+    files = _redact(bundle_writer.files_of(kept), done, rows, answering.answers)
     record.write_files(files, place, force=args.force)
     for row in rows:
         write(visible(f"{_MARKS[row.status]} {row.id:<28} {row.actual}") + "\n")
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row.status == validation_rows.DIFFERS for row in rows) else 0
 
 
-def _redacted(
+def _redact(
     files: Mapping[str, bytes], done: engine.Done, rows: Sequence[Row], answers: Mapping[str, Completed]
 ) -> dict[str, bytes]:
     """The recording with the rows and their page, under the same pseudonyms."""
@@ -112,7 +112,7 @@ def _redacted(
         "README.txt": validation_rows.page(done.report, rows, times, review).encode(),
         "validation.json": json.dumps(data).encode(),
     }
-    redacted, _ = redaction.redacted({**files, **said})
+    redacted, _ = redaction.redact({**files, **said})
     return redacted
 
 
@@ -132,7 +132,7 @@ def _sources(catalog: plugins.Catalog, host: Host, selection: Selection, first: 
     return validation_rows.source_rows("", *reports)
 
 
-def _opened(host: Host) -> Row:
+def _opens_devices(host: Host) -> Row:
     """Whether a check opens a device node, by strace of a process of its own."""
     if host.about.source != "live" or host.rooted:
         return validation_rows.opened_row(None, "only on the node itself")

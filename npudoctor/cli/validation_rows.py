@@ -73,7 +73,7 @@ def rows(
     return (
         *_outputs(commands),
         _same_chips(facts),
-        _healthy(report),
+        _health_row(report),
         _time(report, timed),
         *others,
         _smoke(report, asked=smoke),
@@ -223,7 +223,7 @@ def _count(items: Any) -> str:
     return "unknown" if items is None else str(len(items))
 
 
-def _healthy(report: Report) -> Row:
+def _health_row(report: Report) -> Row:
     counts: dict[str, int] = {}
     for result in report.results:
         for finding in result.findings:

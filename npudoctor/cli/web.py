@@ -116,12 +116,12 @@ def _command(args: argparse.Namespace, name: str) -> list[str]:
             os.environ[variable] = os.path.abspath(value)
     folder = os.path.dirname(os.path.dirname(os.path.abspath(npudoctor.__file__)))
     command = [sys.executable, "-I", "-c", _START, folder, name]
-    command += [f"--{option}={_absolute(option, value)}" for option, value in tui.options_of(args)]
+    command += [f"--{option}={_absolute_value(option, value)}" for option, value in tui.options_of(args)]
     command += ["--expect-idle"] if args.expect_idle else []
     return [*command, *(["--no-color"] if args.no_color else [])]
 
 
-def _absolute(option: str, value: str) -> str:
+def _absolute_value(option: str, value: str) -> str:
     """The value of an option as it means the same in another folder."""
     if option in ("replay", "root", "config", "plugin"):
         return os.path.abspath(value)

@@ -194,10 +194,10 @@ def _spread(value: Any, path: tuple[str, ...] = ()) -> Pairs:
         if len(items) > 1 and all(type(item) is int for item in items):
             yield path, (_ranges(items),)
         else:
-            yield from _merged(items, path)
+            yield from _merge(items, path)
 
 
-def _merged(items: Iterable[Any], path: tuple[str, ...]) -> Pairs:
+def _merge(items: Iterable[Any], path: tuple[str, ...]) -> Pairs:
     counted: dict[tuple[str, ...], Counter[str]] = {}
     for item in items:
         for below, values in _spread(item, path):
@@ -246,14 +246,14 @@ def by_number(text: str) -> list[tuple[int, str]]:
 Views = Iterator[tuple[str, Values]]
 
 
-def _counted(texts: Iterable[str]) -> Values:
+def _count_texts(texts: Iterable[str]) -> Values:
     return tuple(f"{count} × {text}" for text, count in sorted(Counter(texts).items()))
 
 
 def _chips(info: Any) -> Views:
-    yield "NPUs", _counted(chip.name or "?" for chip in info.npus)
+    yield "NPUs", _count_texts(chip.name or "?" for chip in info.npus)
     yield "driver version", (info.driver_version,) if info.driver_version else ()
-    yield "memory per chip", _counted(gigabytes(chip.hbm_total_mb or chip.mem_total_mb or 0) for chip in info.npus)
+    yield "memory per chip", _count_texts(gigabytes(chip.hbm_total_mb or chip.mem_total_mb or 0) for chip in info.npus)
 
 
 def _cann(cann: Any) -> Views:
@@ -287,7 +287,7 @@ def _environment(environment: Mapping[str, str]) -> Views:
 
 def _modules(modules: Any) -> Views:
     yield "modules of the driver", tuple(sorted(modules.names))
-    yield "versions of the modules", _counted(modules.versions.values())
+    yield "versions of the modules", _count_texts(modules.versions.values())
 
 
 def _python(python: Any) -> Views:

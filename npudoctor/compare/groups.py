@@ -183,7 +183,7 @@ def _differences(node: Node, norm: Norm) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def distinct(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+def distinct_differences(differences: Iterable[Difference]) -> tuple[Difference, ...]:
     """Each difference once: what only repeats, in another fact, values that an earlier one has already is left out."""
     seen: set[tuple[tuple[str, ...], ...]] = set()
     found = []

@@ -35,7 +35,7 @@ class Fixer:
         """Apply the policy to this report; the number of fixes that were tried."""
         if not policy.fixes:
             return 0
-        wanted = self._wanted(report, changes, policy, boot)
+        wanted = self._wanted_fixes(report, changes, policy, boot)
         tried = 0
         for id in wanted:
             if self.history.count_since(clock.timestamp() - HOUR_S, *TRIED) >= policy.per_hour:
@@ -44,11 +44,11 @@ class Fixer:
             tried += self._apply(id)
         return tried
 
-    def _wanted(self, report: Report, changes: Sequence[Change], policy: AutoFix, boot: str) -> list[str]:
-        offered = _offered(report)
+    def _wanted_fixes(self, report: Report, changes: Sequence[Change], policy: AutoFix, boot: str) -> list[str]:
+        offered = _offers_by_fix(report)
         opened = {(change.check, change.subject) for change in changes if change.kind == "opened"}
         wanted = [id for id in policy.on_issue if offered.get(id, set()) & opened]
-        if policy.at_boot and report.profile != "quick" and self.history.remembered(BOOT) != boot:
+        if policy.at_boot and report.profile != "quick" and self.history.recall(BOOT) != boot:
             self.history.remember(BOOT, boot)
             wanted += [id for id in policy.at_boot if id in offered]
         return list(dict.fromkeys(wanted))
@@ -69,7 +69,7 @@ class Fixer:
         return tried.tried
 
 
-def _offered(report: Report) -> dict[str, set[tuple[str | None, str | None]]]:
+def _offers_by_fix(report: Report) -> dict[str, set[tuple[str | None, str | None]]]:
     """The findings at warning or above that offer a fix, by fix."""
     found: dict[str, set[tuple[str | None, str | None]]] = {}
     for result in report.results:

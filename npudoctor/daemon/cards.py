@@ -25,7 +25,7 @@ Facts = Mapping[type, Any]
 """Facts by type; an unavailable fact is of another type, or missing."""
 
 
-def known(facts: Facts, kind: type) -> Any:
+def fact_or_none(facts: Facts, kind: type) -> Any:
     """The fact, None where it is unavailable."""
     found = facts.get(kind)
     return found if is_of(found, kind) else None
@@ -33,12 +33,12 @@ def known(facts: Facts, kind: type) -> Any:
 
 def read(report: Report, facts: Facts) -> tuple[Card, ...]:
     """Every chip as of this run, without per-chip readings."""
-    chips = known(facts, Chips)
+    chips = fact_or_none(facts, Chips)
     judged = [result for result in report.results if HEALTH in result.tags]
     looked = any(
         result.check == HEALTH_CHECK and result.status not in (Status.SKIPPED, Status.CRASHED) for result in judged
     )
-    unseen = None if looked else fitness.unseen(report)
+    unseen = None if looked else fitness.why_unseen(report)
     found = []
     for chip in chips.chips if chips else ():
         worst = next(iter(problems(judged, chip.subject)), None)
@@ -66,9 +66,9 @@ def read(report: Report, facts: Facts) -> tuple[Card, ...]:
     return tuple(found)
 
 
-def counted(facts: Facts) -> dict[str, Counted]:
+def count_readings(facts: Facts) -> dict[str, Counted]:
     """The per-chip readings."""
-    links, pages = known(facts, CardLinks), known(facts, PerChip[npu_smi.Ecc])
+    links, pages = fact_or_none(facts, CardLinks), fact_or_none(facts, PerChip[npu_smi.Ecc])
     up, errors = links.by_subject if links else {}, pages.by_subject if pages else {}
     return {one: Counted(link=up.get(one), ecc=_ecc(errors.get(one))) for one in {**errors, **up}}
 

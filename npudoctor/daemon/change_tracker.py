@@ -57,7 +57,7 @@ class ChangeTracker:
                 looked_at=now,
                 written_s=written_s,
                 problem=fitness.node_problem(report),
-                undetermined=fitness.unseen(report),
+                undetermined=fitness.why_unseen(report),
             )
         cards = fitness.with_counts(self._cards, self._counted)
         if report is not None:

@@ -73,8 +73,8 @@ class Child:
     def run(self, kind: RunKind, site: Site) -> RunResult:
         """Run checks. Raises Lost."""
         own = self._others if self._process is None else {*self._others, self._process.pid}
-        left = process_tree.named(STANDARD_PLACES, process_tree.end_children(but=own, within_s=0.1))
-        self._prepared(site)
+        left = process_tree.find_programs(STANDARD_PLACES, process_tree.end_children(but=own, within_s=0.1))
+        self._prepare(site)
         seen = self._ask({"run": kind.value, "left": left}, site.settings.timeout_s + GRACE_S).seen
         assert seen is not None
         if self._process is not None and _size_mib(self._process.pid) > LARGEST_MIB:
@@ -83,7 +83,7 @@ class Child:
 
     def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
         """Apply a safe fix. Raises Lost."""
-        self._prepared(site)
+        self._prepare(site)
         self._fixing = True
         try:
             return self._ask({"fix": id, "journal": journal}, FIXING_S).tried
@@ -99,7 +99,7 @@ class Child:
                 process.wait(ENDING_S)
         self._kill()
 
-    def _prepared(self, site: Site) -> None:
+    def _prepare(self, site: Site) -> None:
         if self._process is None or self._config is not site.config:
             try:
                 self.prepare(site.config)

@@ -17,7 +17,7 @@ def health_results(report: Report) -> list[Result]:
     return [result for result in report.results if HEALTH in result.tags]
 
 
-def unseen(report: Report) -> str | None:
+def why_unseen(report: Report) -> str | None:
     """Why the health of the NPUs could not be determined, in a clause; None where it was."""
     for result in health_results(report):
         if result.silenced:

@@ -74,9 +74,9 @@ class History:
         """Store a value under a name."""
         self._do(lambda store: store.remember(name, value))
 
-    def remembered(self, name: str) -> str | None:
+    def recall(self, name: str) -> str | None:
         """The value stored under a name."""
-        return self._do(lambda store: store.remembered(name))
+        return self._do(lambda store: store.recall(name))
 
     def latest(self, *kinds: str) -> Change | None:
         """The newest change of these kinds."""

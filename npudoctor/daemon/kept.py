@@ -45,7 +45,7 @@ def _values(card: Card) -> tuple[float | None, ...]:
     )
 
 
-def described(inventory: Inventory | None) -> dict[str, Any] | None:
+def describe(inventory: Inventory | None) -> dict[str, Any] | None:
     """What is compared between two runs; None where not every NPU has told its serial number."""
     if inventory is None or not inventory.npus or not all(npu.serial_number for npu in inventory.npus):
         return None

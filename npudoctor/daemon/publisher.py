@@ -106,7 +106,7 @@ def _cards(view: View) -> bytes:
 
 
 def _issues(view: View, issues: list[answers.Issue]) -> bytes:
-    unknown = snapshot.undetermined(view.results)
+    unknown = snapshot.undetermined_reasons(view.results)
     if view.looked_at is None:
         unknown = ("no result yet: the first run has not ended",)
     elif view.undetermined and not any(view.undetermined in one for one in unknown):

@@ -52,7 +52,7 @@ def run_checks(
         kind=kind,
         report=report,
         cards=None if report is None else cards.read(report, facts),
-        counted=None if kind is RunKind.QUICK else cards.counted(facts),
+        counted=None if kind is RunKind.QUICK else cards.count_readings(facts),
         versions=versions_of(facts),
         seconds=time.monotonic() - began,
         timed_out=late,
@@ -64,13 +64,13 @@ def leftovers() -> dict[str, int]:
 
     A call into a hanging driver cannot be killed; another one would only wait behind it.
     """
-    return process_tree.named(STANDARD_PLACES, process_tree.children())
+    return process_tree.find_programs(STANDARD_PLACES, process_tree.children())
 
 
 def _answer_was_late(facts: Mapping[type, Any]) -> bool:
     from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 
-    answer = cards.known(facts, NpuSmiAnswer)
+    answer = cards.fact_or_none(facts, NpuSmiAnswer)
     return bool(answer and answer.timed_out)
 
 
@@ -84,13 +84,13 @@ def _run(catalog: Catalog, host: Host, selection: Selection) -> tuple[Report | N
 def versions_of(facts: cards.Facts) -> dict[str, str]:
     """The installed versions in these facts."""
     found: dict[str, str | None] = {}
-    if info := cards.known(facts, NpuSmiInfo):
+    if info := cards.fact_or_none(facts, NpuSmiInfo):
         found["driver"] = info.driver_version
-    if (driver := cards.known(facts, DriverInstall)) and driver.file:
+    if (driver := cards.fact_or_none(facts, DriverInstall)) and driver.file:
         found["driver"] = driver.file.version or found.get("driver")
-    if (cann := cards.known(facts, Cann)) and cann.active:
+    if (cann := cards.fact_or_none(facts, Cann)) and cann.active:
         found["cann"] = str(cann.active.version)
-    if python := cards.known(facts, PythonEnvironment):
+    if python := cards.fact_or_none(facts, PythonEnvironment):
         found["python"] = python.version
         for name in ("torch", "torch_npu"):
             one = getattr(python, name)

@@ -103,7 +103,7 @@ class Daemon:
         """Run the scheduler until a signal stops it."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._signalled)
+            signal.signal(number, self._on_signal)
         runner = threading.Thread(target=self._run_on_order, name="runs", daemon=True)
         runner.start()
         notify.tell("READY=1", "STATUS=first run")
@@ -118,7 +118,7 @@ class Daemon:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
-    def _signalled(self, number: int, _: FrameType | None) -> None:
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGHUP:
             self._hup = True
         else:
@@ -129,7 +129,7 @@ class Daemon:
         boot = state.boot_id()
         last = self.history.latest("started", "stopped")
         if last is not None and last.kind == "started":
-            again = self.history.remembered("boot") == boot
+            again = self.history.recall("boot") == boot
             how = "killed or crashed" if again else "the machine went down"
             at = clock.in_utc(last.at)
             lost = f"the daemon started at {at} did not stop regularly ({how}); its last run is lost"

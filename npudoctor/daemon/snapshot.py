@@ -88,7 +88,7 @@ def _stands_before(result: Result) -> bool:
     return result.status is Status.ERROR or result.skip is Skip.BLOCKED
 
 
-def undetermined(results: Iterable[Result]) -> tuple[str, ...]:
+def undetermined_reasons(results: Iterable[Result]) -> tuple[str, ...]:
     """Why checks have no result, in clauses: a tool failed or timed out, or a check crashed."""
     reasons = [f"{result.reason} ({result.check})" for result in results if result.leaves_undetermined]
     return tuple(dict.fromkeys(reasons))

@@ -98,7 +98,7 @@ def read(path: str) -> State | None:
         return None
     must_be_ours(path)
     try:
-        return _understood(json.loads(read_trusted(path, LARGEST_BYTES)))
+        return _parse(json.loads(read_trusted(path, LARGEST_BYTES)))
     except Unreadable as problem:
         raise Untrusted(str(problem)) from problem
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
@@ -113,7 +113,7 @@ def must_be_ours(path: str, *, folder: bool = False) -> None:
         raise Untrusted(f"{path} refused: {reason}")
 
 
-def _understood(said: Any) -> State:
+def _parse(said: Any) -> State:
     if said["schema"] != SCHEMA:
         raise ValueError(said["schema"])
     cards = tuple(CardState(_of(int, card["device"]), _clause(card["problem"])) for card in said["cards"])

@@ -85,7 +85,7 @@ class Store:
     def __init__(self, path: str, *, kept_days: float = KEPT_DAYS) -> None:
         self.path = path
         self.kept_days = kept_days
-        self._connection = self._opened()
+        self._connection = self._open()
 
     def close(self) -> None:
         """Close the file."""
@@ -103,7 +103,7 @@ class Store:
         before = self._last_change()
         with self._connection:
             loud = [result for result in report.results if not result.silenced]
-            found = {(result.check, one.subject): one for result in loud for one in _grave(result.open_findings)}
+            found = {(result.check, one.subject): one for result in loud for one in _most_severe(result.open_findings)}
             for (check, subject), finding in found.items():
                 self._record_finding(check, subject, finding, depth, now)
             for result in report.results:
@@ -117,8 +117,8 @@ class Store:
 
     def _compare(self, inventory: Inventory | None, now: float) -> None:
         """Note NPUs that are new, gone or elsewhere, and other versions; nothing where a serial number is unknown."""
-        found = kept.described(inventory)
-        if found is not None and (told := json.dumps(found)) != (before := self.remembered("inventory")):
+        found = kept.describe(inventory)
+        if found is not None and (told := json.dumps(found)) != (before := self.recall("inventory")):
             for said in kept.changes(before, found):
                 self._enter(now, "inventory", None, None, None, said)
             self._connection.execute("INSERT OR REPLACE INTO remembered VALUES ('inventory', ?)", (told,))
@@ -144,7 +144,7 @@ class Store:
         with self._connection:
             self._connection.execute("INSERT OR REPLACE INTO remembered VALUES (?, ?)", (name, value))
 
-    def remembered(self, name: str) -> str | None:
+    def recall(self, name: str) -> str | None:
         """The value stored under a name."""
         row = self._connection.execute("SELECT value FROM remembered WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
@@ -289,16 +289,16 @@ class Store:
 
     # The file
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self.path != MEMORY:
             store_file.make_ready(self.path)
         try:
-            return self._connected()
+            return self._connect()
         except sqlite3.DatabaseError as problem:
             if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
                 raise
             aside = store_file.set_aside(self.path)
-            connection = self._connected()
+            connection = self._connect()
             with connection:
                 connection.execute(
                     "INSERT INTO changes (at, kind, said) VALUES (?, 'set-aside', ?)",
@@ -309,7 +309,7 @@ class Store:
                 )
             return connection
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=5.0, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -341,7 +341,7 @@ def _why_gone(result: Result) -> str | None:
     return "no longer applicable" if result.skip is Skip.NOT_APPLICABLE else None
 
 
-def _grave(findings: Iterable[Finding]) -> list[Finding]:
+def _most_severe(findings: Iterable[Finding]) -> list[Finding]:
     """The findings at warning or above, of several about one subject the most severe."""
     return sorted(
         (finding for finding in findings if finding.severity > Severity.INFO), key=lambda one: one.severity.rank

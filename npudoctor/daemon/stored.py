@@ -47,11 +47,11 @@ def readings(folder: str | None, *, since: float, most: int) -> Iterator[tuple[f
     with contextlib.suppress(Unavailable):
         rows = _rows(folder, "samples", _LAST, (since, most))
     for at, chip, *values in rows:
-        if (moment := _finite(at)) is not None and isinstance(chip, str):
-            yield moment, chip, tuple(map(_finite, values))
+        if (moment := _finite_or_none(at)) is not None and isinstance(chip, str):
+            yield moment, chip, tuple(map(_finite_or_none, values))
 
 
-def _finite(value: object) -> float | None:
+def _finite_or_none(value: object) -> float | None:
     """A number that can be drawn."""
     if not isinstance(value, (int, float)) or not math.isfinite(value) or abs(value) > MOST:
         return None
@@ -63,7 +63,7 @@ def _rows(folder: str | None, table: str, query: str, values: tuple[object, ...]
     if not os.path.isfile(path):
         return []
     try:
-        with contextlib.closing(_opened(path)) as store:
+        with contextlib.closing(_open(path)) as store:
             kind = store.execute("SELECT type FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
             if kind not in (None, ("table",)):
                 raise sqlite3.DatabaseError(f"{table} is no table")
@@ -72,7 +72,7 @@ def _rows(folder: str | None, table: str, query: str, values: tuple[object, ...]
         raise Unavailable(f"{path} is no readable history of a daemon: {problem}") from problem
 
 
-def _opened(path: str) -> sqlite3.Connection:
+def _open(path: str) -> sqlite3.Connection:
     store = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True, timeout=2)
     left = iter(range(MOST_STEPS))
     if limit := getattr(store, "setlimit", None):  # since Python 3.11

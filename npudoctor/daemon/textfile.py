@@ -10,7 +10,7 @@ from npudoctor.daemon.run_checks import versions_of
 from npudoctor.daemon.snapshot import RunStats, View
 from npudoctor.engine import Done
 from npudoctor.findings import Report
-from npudoctor.host.live.safe_files import written
+from npudoctor.host.live.safe_files import open_replacement
 from npudoctor.sdk import PROFILES
 
 
@@ -21,7 +21,7 @@ def write(path: str, done: Done) -> None:
     """
     facts = {probe.provides: value for probe, value in done.facts.items()}
     text = metrics.render(_view(done.report, facts, at=clock.timestamp(), seconds=done.report.duration_s))
-    with written(path, mode=0o644) as file:
+    with open_replacement(path, mode=0o644) as file:
         os.fchmod(file.fileno(), 0o644)  # the collector is another user
         file.write(text)
 
@@ -34,12 +34,12 @@ def _view(report: Report, facts: cards.Facts, *, at: float, seconds: float) -> V
         reports={report.profile: report},
         results=report.results,
         runs={report.profile: RunStats(at=at, seconds=seconds, count=1)},
-        cards=fitness.with_counts(cards.read(report, facts), cards.counted(facts)),
+        cards=fitness.with_counts(cards.read(report, facts), cards.count_readings(facts)),
         versions=versions_of(facts),
         in_service=report.in_service,
         seen_at=at,
         counted_at=at if deep else None,
         looked_at=at,
         problem=fitness.node_problem(report),
-        undetermined=fitness.unseen(report),
+        undetermined=fitness.why_unseen(report),
     )

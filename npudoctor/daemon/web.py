@@ -52,7 +52,7 @@ def metrics_alone(board: Board) -> App:
 
 
 def _app(routes: list[Route]) -> Starlette:
-    handlers: dict[Any, Any] = {404: _not_found, 405: _not_allowed, Wrong: _wrong}
+    handlers: dict[Any, Any] = {404: _not_found, 405: _not_allowed, Wrong: _answer_error}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return app
@@ -142,7 +142,7 @@ async def _not_allowed(_: Request, __: Exception) -> Response:
     return _problem("only GET and HEAD are allowed: the API is read-only", 405, allow="GET, HEAD")
 
 
-async def _wrong(_: Request, problem: Exception) -> Response:
+async def _answer_error(_: Request, problem: Exception) -> Response:
     return _problem(str(problem), 400)
 
 

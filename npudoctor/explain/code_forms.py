@@ -105,7 +105,7 @@ def _readings(text: str) -> Iterator[Reading]:
         if any(begin <= match.start("number") < end for begin, end in taken):
             continue
         around = text[max(match.start() - _AROUND, 0) : match.end() + _AROUND]
-        yield Reading(match.start("number"), match["number"], _chosen(match["number"], match["label"], around))
+        yield Reading(match.start("number"), match["number"], _choose_codes(match["number"], match["label"], around))
     for match in _EIGHT.finditer(text):
         if match[0][1] in "xX" or _FAULT.search(text, max(match.start() - _AROUND, 0), match.start() + _AROUND):
             codes = tuple(code for code in table.spelled(match[0]) if code.kind in EIGHT_HEX - {"server-bmc"})
@@ -116,7 +116,7 @@ def _readings(text: str) -> Iterator[Reading]:
             yield Reading(match.start(), match[0], codes)
 
 
-def _chosen(number: str, label: str, around: str) -> tuple[Code, ...]:
+def _choose_codes(number: str, label: str, around: str) -> tuple[Code, ...]:
     """The codes of a number behind a label, as far as the words around it agree."""
     value = int(number, 0) if "x" in number else int(number)
     if value == 0:

@@ -96,11 +96,11 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     """Diagnose from the sightings of a scanner; `folders` are those that the user named."""
     files = scanner.files
     nodes = jobs.nodes_of([file.name for file in files], folders)
-    seen, memories = figures.weighed(_attributed(scanner.sightings, files, nodes))
+    seen, memories = figures.weigh(_attribute(scanner.sightings, files, nodes))
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = _times([one for one in seen if nodes[one.file] not in apart], shifts)
-    unexplained = _unexplained(seen)
+    unexplained = _unexplained_exceptions(seen)
     failures = _failures(seen, files)
     first = _first_failure(failures, seen, times, unexplained)
     ranked = _caused_by(suspects(seen, times), first)
@@ -167,7 +167,7 @@ def _answer(
     limit: Sighting | None,
 ) -> Answer | None:
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
-    exceptions = [one for one in sorted(_unexplained(seen, generic=True), key=_place) if not one.advice]
+    exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=_place) if not one.advice]
     alone = first if first and first.of > 1 and first.by != "order" and first.sighting in exceptions else None
     causes = [one for one in ranked if is_error(one) and not one.pitfall.consequence]
     if causes and not (alone and all(_echoes_of(one, alone, times) for one in causes)):
@@ -218,9 +218,7 @@ def _place(one: Sighting) -> tuple[int, int]:
     return (one.file, one.offset)
 
 
-def _attributed(
-    sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]
-) -> list[Sighting]:
+def _attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
     """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
     seen = sorted(sightings, key=_place)
     ranks = {
@@ -290,7 +288,7 @@ def _is_failure(one: Sighting) -> bool:
     return one.found.kind in (Kind.CODE, Kind.EXCEPTION, Kind.MEMORY)
 
 
-def _unexplained(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sighting]:
+def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sighting]:
     """The exceptions without a known error near them; with `generic`, also those near mere wrappers."""
     kinds = (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE, Kind.MEMORY)
     known = [
@@ -358,26 +356,28 @@ def _first_failure(
     causes = [(who, group) for who, group in groups if any(_is_cause(one, unexplained) for one in group)]
     named = next((one for one in seen if one.found.kind is Kind.ROOT_CAUSE and one.source.known), None)
     if len(groups) == 1:
-        return _failed(groups[0], "order", times, 1)
+        return _failure_of(groups[0], "order", times, 1)
     if all(any(id(one) in times for one in group) for _, group in groups):
         began = {who: min(times[id(one)] for one in group if id(one) in times) for who, group in groups}
         earliest = [item for item in groups if began[item[0]] <= min(began.values()) + _SAME_INSTANT_S]
         first = min(earliest, key=lambda item: (item not in causes, began[item[0]], _place(item[1][0])))
         faulty = [item for item in groups if any(map(_is_device_fault, item[1]))]
         if first not in causes and faulty:  # what timed out waited for the rank of the faulty device
-            return _failed(min(faulty, key=lambda item: began[item[0]]), "cause", times, len(groups))
-        return _failed(first, "time", times, len(groups))
+            return _failure_of(min(faulty, key=lambda item: began[item[0]]), "cause", times, len(groups))
+        return _failure_of(first, "time", times, len(groups))
     told = [item for item in groups if named and item[1][0].source.rank == named.source.rank]
     if len(told) == 1 and named and named.source.rank is not None:
-        return _failed(told[0], "launcher", times, len(groups))
+        return _failure_of(told[0], "launcher", times, len(groups))
     one_file = len({one.file for _, group in groups for one in group}) == 1
     if one_file or len(causes) == 1:
         first = min(causes or groups, key=lambda item: _place(item[1][0]))
-        return _failed(first, "order" if one_file and len(causes) in (0, len(groups)) else "cause", times, len(groups))
+        return _failure_of(
+            first, "order" if one_file and len(causes) in (0, len(groups)) else "cause", times, len(groups)
+        )
     return None
 
 
-def _failed(item: tuple[str, list[Sighting]], by: str, times: Times, of: int) -> FirstFailure:
+def _failure_of(item: tuple[str, list[Sighting]], by: str, times: Times, of: int) -> FirstFailure:
     who, group = item
     first = min(group, key=lambda one: (times.get(id(one), float("inf")) if by == "time" else 0, _place(one)))
     return FirstFailure(who, _telling(group, first, times), by, of)

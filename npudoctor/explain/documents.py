@@ -78,7 +78,7 @@ def _pitfall(pitfall: Pitfall, catalog: Catalog) -> Document:
         "root_when": pitfall.root_when,
         "reversible": pitfall.reversible,
         "codes": list(pitfall.codes),
-        "foreseen_by": [check.id for check in topics.foreseeing([pitfall], catalog.checks)],
+        "foreseen_by": [check.id for check in topics.checks_for([pitfall], catalog.checks)],
         "sources": list(pitfall.sources),
         "as_of": knowledge.pitfalls().as_of,
     }
@@ -103,7 +103,7 @@ def _code(code: ErrorCode, catalog: Catalog) -> Document:
             dict.fromkeys(
                 [
                     *(["npu.health"] if code.kind == "chip" else []),  # npu-smi shows the codes of a chip there
-                    *(check.id for check in topics.foreseeing(found, catalog.checks)),
+                    *(check.id for check in topics.checks_for(found, catalog.checks)),
                 ]
             )
         ),

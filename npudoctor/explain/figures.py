@@ -62,7 +62,7 @@ def memory_of(one: Sighting) -> Memory | None:
     )
 
 
-def weighed(seen: Iterable[Sighting]) -> tuple[list[Sighting], list[Memory]]:
+def weigh(seen: Iterable[Sighting]) -> tuple[list[Sighting], list[Memory]]:
     """The sightings with "memory held by others" as a symptom where the numbers say so, and else without it."""
     sightings = list(seen)
     memories = [memory for one in sightings if one.found.kind is Kind.MEMORY and (memory := memory_of(one))]
@@ -70,11 +70,11 @@ def weighed(seen: Iterable[Sighting]) -> tuple[list[Sighting], list[Memory]]:
         return sightings, []
     held = {id(memory.sighting) for memory in memories if memory.others > OTHERS_GIB}
     if held:
-        return [_held(one) if id(one) in held else one for one in sightings], memories
+        return [_with_held_memory(one) if id(one) in held else one for one in sightings], memories
     return [one for one in sightings if not _speaks_of_memory(one)], memories
 
 
-def _held(one: Sighting) -> Sighting:
+def _with_held_memory(one: Sighting) -> Sighting:
     return replace(one, found=Found(Kind.SYMPTOM, FULL_DEVICE, one.found.by, one.found.start))
 
 

@@ -154,7 +154,7 @@ class Moment:
 
 def source_of(line: str) -> Source:
     """The source of a line."""
-    node, line = _unwrapped(line)
+    node, line = _unwrap(line)
     rank = _number(_RANKS, line)
     worker = _WORKER.search(line) if rank is None else None
     pid = _number(_PIDS, line)
@@ -169,7 +169,7 @@ def _number(patterns: Iterable[re.Pattern[str]], line: str) -> int | None:
     return next((int(one[1]) for one in found if one and len(one[1]) <= _MOST_DIGITS), None)
 
 
-def _unwrapped(line: str) -> tuple[str | None, str]:
+def _unwrap(line: str) -> tuple[str | None, str]:
     """The node that a launcher puts before a line, and the line without what wraps it."""
     found = _WRAPPED.match(line)
     return (found["node"], line[found.end() :]) if found else (None, line)
@@ -177,7 +177,7 @@ def _unwrapped(line: str) -> tuple[str | None, str]:
 
 def message_of(line: str) -> str:
     """A line without what a container's log, pdsh or a launcher puts before it."""
-    return _unwrapped(line)[1]
+    return _unwrap(line)[1]
 
 
 def source_of_file(name: str) -> Source:

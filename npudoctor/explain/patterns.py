@@ -11,7 +11,7 @@ from npudoctor import knowledge
 from npudoctor.explain import code_forms
 from npudoctor.explain.lines import in_short, message_of
 from npudoctor.explain.prefilter import Sieve, words_of
-from npudoctor.knowledge.tables.errors import normalised, spelled_in
+from npudoctor.knowledge.tables.errors import normalise, spelled_in
 from npudoctor.records import record
 
 _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
@@ -278,7 +278,7 @@ class Sought:
                 [
                     *_codes(line),
                     *self._matches(line),
-                    *_raised(line),
+                    *_raised_errors(line),
                     *_culprits(line),
                     *_memory(line),
                     *_limits(line),
@@ -289,26 +289,26 @@ class Sought:
     def _matches(self, line: str) -> Iterator[Found]:
         for word in self._whole.words_in(line.encode()):
             for phrase in self._phrases.get(word.decode(), ()):
-                if match := _compiled(phrase.expression).search(line):
+                if match := _compile(phrase.expression).search(line):
                     values = _values(match) or _needed(line)
                     yield Found(phrase.kind, phrase.what, phrase.expression, match.start(), values)
 
 
 def _phrases() -> Iterator[_Phrase]:
     for pitfall in knowledge.pitfalls().rows:
-        yield from _searched(Kind.SYMPTOM, pitfall.id, (*pitfall.symptoms, *pitfall.general))
-        yield from _searched(Kind.HINT, pitfall.id, pitfall.hints)
+        yield from _search_phrases(Kind.SYMPTOM, pitfall.id, (*pitfall.symptoms, *pitfall.general))
+        yield from _search_phrases(Kind.HINT, pitfall.id, pitfall.hints)
     for message in knowledge.errors().texts:
-        yield from _searched(Kind.MESSAGE, message.text, [re.escape(message.text)])
+        yield from _search_phrases(Kind.MESSAGE, message.text, [re.escape(message.text)])
 
 
 @cache
-def _compiled(expression: str) -> re.Pattern[str]:
+def _compile(expression: str) -> re.Pattern[str]:
     """Most logs contain the words of a few patterns only: the others are never compiled."""
     return re.compile(expression)
 
 
-def _searched(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Phrase]:
+def _search_phrases(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Phrase]:
     for expression in expressions:
         if not _CODE.fullmatch(expression):
             words = words_of(expression)
@@ -321,15 +321,15 @@ def _codes(line: str) -> Iterator[Found]:
         return
     places = set()
     for start, spelled in spelled_in(line):
-        if _meant(spelled):
+        if _is_known_code(spelled):
             places.add(start)
-            yield Found(Kind.CODE, normalised(spelled), normalised(spelled), start)
+            yield Found(Kind.CODE, normalise(spelled), normalise(spelled), start)
     for reading in code_forms.codes_in(line):
         for code in reading.codes[:_MEANINGS] if reading.start not in places else ():
             yield Found(Kind.CODE, code.id, code.id, reading.start)
 
 
-def _raised(line: str) -> Iterator[Found]:
+def _raised_errors(line: str) -> Iterator[Found]:
     if "rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError"):
         raised = _EXCEPTION.match(line, len(line) - len(message_of(line)))
         if raised and not (_WRAPPERS.search(raised["name"]) or _POINTS_ELSEWHERE.search(raised["said"] or "")):
@@ -369,7 +369,7 @@ def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in match.groupdict().items() if value is not None)
 
 
-def _meant(spelled: str) -> bool:
+def _is_known_code(spelled: str) -> bool:
     """Whether a text with the form of a code is known, or of a known family."""
     errors = knowledge.errors()
     return errors.code(spelled) is not None or (spelled.isupper() and errors.family(spelled) is not None)

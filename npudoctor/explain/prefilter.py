@@ -43,12 +43,12 @@ def _best(items: Any) -> frozenset[str] | None:
         if len(run) >= SHORTEST:
             found.append(frozenset({run}))
         run = ""
-        if inner := _inner(str(operation), value):
+        if inner := _inner_words(str(operation), value):
             found.append(inner)
     return max(found, key=_telling, default=None)
 
 
-def _inner(operation: str, value: Any) -> frozenset[str] | None:
+def _inner_words(operation: str, value: Any) -> frozenset[str] | None:
     if operation == "SUBPATTERN":
         return _best(value[-1])
     if operation in ("MAX_REPEAT", "MIN_REPEAT") and value[0] > 0:
@@ -91,13 +91,13 @@ class Sieve:
 
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
         """What lets a line pass: its first word or match, except these."""
-        return next((word for word in self._found(line, further=True) if word not in but), None)
+        return next((word for word in self._matching_lines(line, further=True) if word not in but), None)
 
     def words_in(self, line: bytes) -> list[bytes]:
         """All words of a line."""
-        return list(dict.fromkeys(self._found(line, further=False)))
+        return list(dict.fromkeys(self._matching_lines(line, further=False)))
 
-    def _found(self, line: bytes, *, further: bool) -> Iterator[bytes]:
+    def _matching_lines(self, line: bytes, *, further: bool) -> Iterator[bytes]:
         search, match_further, words = self.expression.search, self._further.match, self._words
         match = search(line)
         while match:

@@ -17,7 +17,7 @@ from npudoctor.control_characters import visible_lines
 from npudoctor.explain import signs
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
-from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpacked, without_json
+from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpack, without_json
 from npudoctor.privacy.credentials import masked
 from npudoctor.records import record
 
@@ -132,12 +132,12 @@ class Scanner:
         end = b""
         pieces = _Pieces(blocks, self._progress)
         for block in pieces:
-            if first and (problem := _unreadable(block)):
-                return self._done(FileRead(name, len(block), 0, problem=problem))
+            if first and (problem := _why_unreadable(block)):
+                return self._end_of_file(FileRead(name, len(block), 0, problem=problem))
             foreign = foreign or (first and _is_foreign(block))
             if first:
                 in_container = signs.of_container(block[:_ENDS])
-                began = _stamp(_bare(block[:_ENDS]).split(b"\n"))
+                began = _stamp(_strip_docker(block[:_ENDS]).split(b"\n"))
             first = False
             end = block[-_ENDS:] if len(block) >= _ENDS else (end + block)[-_ENDS:]
             data = tail + block
@@ -153,15 +153,15 @@ class Scanner:
                 self._offset += cut
             tail = data[cut:]
         self._look(tail)
-        ended = _stamp(reversed(_bare(end).split(b"\n")))
+        ended = _stamp(reversed(_strip_docker(end).split(b"\n")))
         problem = "empty" if first else None
         lines = self._lines + (not end.endswith(b"\n") and bool(end))
         signed = (signs.Complaint.ERROR if foreign else self._complains, in_container)
-        return self._done(
+        return self._end_of_file(
             FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed)
         )
 
-    def _done(self, read: FileRead) -> FileRead:
+    def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
         return read
 
@@ -172,7 +172,7 @@ class Scanner:
         data = without_json(raw) if self._in_json else raw
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
         sifted = bool(self._varied)
-        lines, numbers = self._sifted(text) if sifted else self._unlike(text)
+        lines, numbers = self._sift(text) if sifted else self._unlike(text)
         if self._complains < signs.Complaint.ERROR:
             said = text if sifted else b"\n".join(lines[number] for number in numbers)
             self._complains = max(self._complains, signs.complaint_of(said))
@@ -201,7 +201,7 @@ class Scanner:
             self._varied = _VARIED_BLOCKS
         return lines, numbers
 
-    def _sifted(self, text: bytes) -> tuple[list[bytes], list[int]]:
+    def _sift(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The same by the prefilter alone: faster where few lines repeat."""
         self._varied -= 1
         starts = [match.start() for match in self._sieve.expression.finditer(text)]
@@ -292,9 +292,9 @@ class _Pieces:
     def __init__(self, blocks: Iterable[bytes], progress: Callable[[int], None]) -> None:
         self.reason: str | None = None
         self._progress = progress
-        self._blocks = unpacked(self._counted(blocks))
+        self._blocks = unpack(self._count(blocks))
 
-    def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    def _count(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
             yield block
             self._progress(len(block))
@@ -312,7 +312,7 @@ def _stamp(lines: Iterable[bytes]) -> Moment | None:
     return next(filter(None, stamps), None)
 
 
-def _bare(data: bytes) -> bytes:
+def _strip_docker(data: bytes) -> bytes:
     """Some lines of a log without the objects of Docker's logs."""
     return without_json(data) if DOCKER in data else data
 
@@ -323,7 +323,7 @@ def _plain(line: bytes) -> str:
     return text if text.isprintable() else visible_lines(_COLOR.sub("", text))
 
 
-def _unreadable(block: bytes) -> str | None:
+def _why_unreadable(block: bytes) -> str | None:
     kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
     if kind:
         return f"compressed ({kind})"

@@ -147,7 +147,7 @@ def pitfalls_of(topic: Check | ErrorCode) -> tuple[Pitfall, ...]:
     return tuple(dict.fromkeys(filter(None, (*named, *table.with_code(topic.code)))))
 
 
-def foreseeing(pitfalls: Iterable[Pitfall], checks: Mapping[str, Check]) -> tuple[Check, ...]:
+def checks_for(pitfalls: Iterable[Pitfall], checks: Mapping[str, Check]) -> tuple[Check, ...]:
     """The installed checks that detect one of these."""
     return tuple(dict.fromkeys(checks[id] for pitfall in pitfalls for id in pitfall.foreseen_by if id in checks))
 

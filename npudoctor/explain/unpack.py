@@ -36,7 +36,7 @@ class Stopped(Exception):
     """Why a packed file was read in part; all that was unpacked before has been handed out."""
 
 
-def unpacked(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def unpack(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """The content of a log in blocks, packed or not, UTF-16 as UTF-8; raises Stopped where a packed one ends early."""
     rest = iter(blocks)
     first = next(rest, b"")
@@ -49,15 +49,15 @@ def unpacked(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield first
             yield from rest
         return
-    yield from _gunzipped(first, rest)
+    yield from _gunzip(first, rest)
 
 
-def _gunzipped(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _gunzip(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     """The unpacked content in pieces of about the same size; what precedes a damage is handed out before the reason."""
     kept: list[bytes] = []
     length = 0
     try:
-        for piece in _inflated(chain([first], rest)):
+        for piece in _inflate(chain([first], rest)):
             kept.append(piece)
             length += len(piece)
             if length >= PIECE:
@@ -70,7 +70,7 @@ def _gunzipped(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(kept)
 
 
-def _inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _inflate(blocks: Iterator[bytes]) -> Iterator[bytes]:
     packed = out = 0
     member, whole = zlib.decompressobj(zlib.MAX_WBITS | 16), False
     for data in (block[at : at + _STEP] for block in blocks for at in range(0, len(block), _STEP)):

@@ -52,13 +52,13 @@ def collect(
             found[place] = read(place, answer)
         except Unavailable as why:
             failed[place] = why.reason
-            first = graver(first, why)
+            first = graver_reason(first, why)
     if first is not None and not found:
         raise first
     return found, failed, first
 
 
-def graver(one: Unavailable | None, other: Unavailable | None) -> Unavailable | None:
+def graver_reason(one: Unavailable | None, other: Unavailable | None) -> Unavailable | None:
     """The reason that counts of two: the first, but a tool that failed or hung before what could not be asked."""
     known = [why for why in (one, other) if why is not None]
     return next((why for why in known if why.because in (Because.TIMED_OUT, Because.FAILED)), next(iter(known), None))

@@ -45,7 +45,7 @@ def integer(cell: str | None) -> int | None:
     return int(cell) if re.fullmatch(_INTEGER, cell) else None
 
 
-def decimal(cell: str | None) -> float | None:
+def parse_decimal(cell: str | None) -> float | None:
     """The number that a cell holds; None for anything else."""
     cell = (cell or "").strip()
     return float(cell) if re.fullmatch(_DECIMAL, cell) else None

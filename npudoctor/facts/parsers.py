@@ -38,13 +38,13 @@ def to_json(fact: Any) -> Any:
 def _as_json(parse: Callable[[str], object]) -> Callable[[str], object]:
     """The parser as a function from text to JSON."""
 
-    def parsed(text: str) -> object:
+    def parse_text(text: str) -> object:
         fact = parse(text)
         if fact is None:
             raise ParseError("the text contains no failure message")
         return to_json(fact)
 
-    return parsed
+    return parse_text
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {

@@ -159,7 +159,7 @@ class Journal:
     def begin(self, record: RunRecord, *, status: str = APPLYING) -> None:
         """Open a run; before this returns, nothing of it has been done."""
         self.host.make_folder(self._at(record.id), mode=0o700)
-        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **serialise.written(record)})
+        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **serialise.write_form(record)})
         self.mark(record.id, status)
 
     def note(self, run: str, number: int, step: Step, inverse: Step | None) -> None:
@@ -170,7 +170,7 @@ class Journal:
     def mark(self, run: str, status: str, reason: str = "", **verification: Any) -> None:
         """Say how far a run is; `verification` are the fields of Status about the checks that were run again."""
         said = Status(status=status, at=now(), reason=reason, **verification)
-        self._write(run, "status.json", serialise.written(said))
+        self._write(run, "status.json", serialise.write_form(said))
 
     def archive(self, run: str, name: str) -> str:
         """Where a run may keep files."""
@@ -188,7 +188,7 @@ class Journal:
         """A document of a run; None where there is none, Refused for data that is not ours."""
         return self._read(run, name) if self.host.exists(self.archive(run, name)) else None
 
-    def unused(self, fix: str) -> str:
+    def new_name(self, fix: str) -> str:
         """A name for a new run, in the order of time."""
         stem = f"{clock.now():%Y%m%dT%H%M%S}"
         number = sum(run.startswith(stem) for run in self.runs())
@@ -239,7 +239,7 @@ class Journal:
             return ""
         return text if re.fullmatch(r"[0-9a-f]{32}", text) else ""
 
-    def ran(self, run: str, number: int, commands: Sequence[tuple[Sequence[str], int | None]]) -> None:
+    def note_commands(self, run: str, number: int, commands: Sequence[tuple[Sequence[str], int | None]]) -> None:
         """Write down the commands of a step and their exit codes; None is one that was ended."""
         if commands:
             said = [{"command": list(argv), "exit_code": code} for argv, code in commands]
@@ -257,7 +257,7 @@ class Journal:
         """What a run was; raises Refused for data that is not ours."""
         data = self._read(run, "run.json")
         data.pop("schema", None)
-        record: RunRecord = self._formed(run, serialise.read, RunRecord, data)
+        record: RunRecord = self._read_form(run, serialise.read, RunRecord, data)
         return record
 
     def status(self, run: str) -> Status | None:
@@ -265,7 +265,7 @@ class Journal:
         if not self.host.exists(f"{self._at(run)}/status.json"):
             return None
         data = self._read(run, "status.json")
-        status: Status = self._formed(run, serialise.read, Status, data)
+        status: Status = self._read_form(run, serialise.read, Status, data)
         return status
 
     def entries(self, run: str) -> tuple[Entry, ...]:
@@ -277,8 +277,8 @@ class Journal:
             if re.fullmatch(_ENTRY, name):
                 data = self._read(run, name)
                 back = data.get("inverse")
-                step = self._formed(run, serialise.read_step, data.get("step"))
-                inverse = None if back is None else self._formed(run, serialise.read_step, back)
+                step = self._read_form(run, serialise.read_step, data.get("step"))
+                inverse = None if back is None else self._read_form(run, serialise.read_step, back)
                 yield Entry(step, inverse)
 
     def history(self) -> list[Mapping[str, Any]]:
@@ -288,8 +288,8 @@ class Journal:
             status = self.status(run)
             if status is not None:
                 record = self.record(run)
-                data = {**serialise.written(record), "params": json.loads(record.params), "why": record.reason}
-                found.append({**data, **serialise.written(status), "commands": self.commands(run)})
+                data = {**serialise.write_form(record), "params": json.loads(record.params), "why": record.reason}
+                found.append({**data, **serialise.write_form(status), "commands": self.commands(run)})
         return found
 
     def drop(self, run: str) -> None:
@@ -317,7 +317,7 @@ class Journal:
             raise Refused(messages.JOURNAL_NOT_A_RECORD.text(path=path))
         return data
 
-    def _formed(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
+    def _read_form(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
         try:
             return reading(*data)
         except serialise.InvalidData as problem:

@@ -79,7 +79,7 @@ class FixPlan:
         """Whether a step cannot be undone."""
         return any(one.inverse is None for one in self.steps)
 
-    def rechecked(self, host: Host) -> str:
+    def recheck(self, host: Host) -> str:
         """What is known after it was applied and no check verifies it; the effect of a command is not known."""
         there = all(one.step.holds(host) for one in self.steps)
         return (messages.AS_SHOWN if there else messages.NO_CHECK_VERIFIES).text()
@@ -100,7 +100,7 @@ def offers(report: Report) -> dict[str, list[tuple[Result, Finding]]]:
     return found
 
 
-def merged(offered: Iterable[FixOffer]) -> dict[str, Any]:
+def merge_params(offered: Iterable[FixOffer]) -> dict[str, Any]:
     """The parameters of several offers of one fix as one: lists united, mappings laid over each other."""
     found: dict[str, Any] = {}
     for offer in offered:
@@ -115,7 +115,7 @@ def merged(offered: Iterable[FixOffer]) -> dict[str, Any]:
     return found
 
 
-def covered(offer: FixOffer, params: Mapping[str, Any]) -> bool:
+def covers_offer(offer: FixOffer, params: Mapping[str, Any]) -> bool:
     """Whether a plan with these parameters does what a finding offers."""
     for name, value in offer.params.items():
         given = params.get(name)
@@ -142,14 +142,16 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
         raise Refused(messages.NO_SUCH_FIX.text(id=request.id, known=list(catalog.fixes)))
     report, facts = _look(catalog, host, fix, options)
     offered = [(result, one) for result, one in offers(report).get(fix.id, ()) if one.severity >= Severity.WARNING]
-    params = dict(request.params) if request.params is not None else merged(o for _, one in offered if (o := one.fix))
+    params = (
+        dict(request.params) if request.params is not None else merge_params(o for _, one in offered if (o := one.fix))
+    )
     plan = FixPlan(
         fix=fix,
         params=params,
         aims=tuple(
             Aim(result.check, one.subject, one.summary)
             for result, one in offered
-            if one.fix is not None and covered(one.fix, params)
+            if one.fix is not None and covers_offer(one.fix, params)
         ),
         before={result.check: result.status for result in report.results},
     )
@@ -157,7 +159,7 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
         made = list(fix(**_arguments(fix, host, facts, options, params)))
         open_steps = [one for one in made if not isinstance(one, Note) and _is_open(one, host)]
         steps = tuple(Planned(one, one.preview(host), one.inverse(host)) for one in open_steps)
-        obstacle = _owned(host, steps, options) or next(
+        obstacle = _foreign_owner(host, steps, options) or next(
             (found for one in steps if (found := one.step.obstacle(host))), None
         )
     except Refused as why:
@@ -178,7 +180,7 @@ def _is_open(one: Step, host: Host) -> bool:
     return getattr(one, "again", False) or not one.holds(host)
 
 
-def _owned(host: Host, steps: Sequence[Planned], options: Options) -> Obstacle | None:
+def _foreign_owner(host: Host, steps: Sequence[Planned], options: Options) -> Obstacle | None:
     """That a file belongs to somebody else, who would write it anew."""
     from npudoctor.steps.owners import owner_of
 

@@ -106,7 +106,7 @@ class _Run:
         self.plan = planned
         self.options = options
         self.journal = journal
-        self.id = journal.unused(planned.fix.id)
+        self.id = journal.new_name(planned.fix.id)
         self.verification = Verification()
         self.stream = stream
 
@@ -116,7 +116,7 @@ class _Run:
         yield Begun(self.id, self.plan.fix.id, len(self.plan.steps))
         try:
             for number, one in enumerate(self.plan.steps):
-                step = self._placed(one.step, number)
+                step = self._place_in_run(one.step, number)
                 self.journal.note(self.id, number, step, step.inverse(self.host))
                 yield StepBegun(number + 1, one.preview)
                 commands: Commands = []
@@ -124,11 +124,11 @@ class _Run:
                     with output_to(self.stream, commands):
                         step.apply(self.host)
                 finally:
-                    self.journal.ran(self.id, number, commands)
+                    self.journal.note_commands(self.id, number, commands)
                 yield StepDone(number + 1)
             remaining, told = yield from self._prove()
             if not remaining:
-                self.journal.mark(self.id, APPLIED, told, **serialise.written(self.verification))
+                self.journal.mark(self.id, APPLIED, told, **serialise.write_form(self.verification))
         except _FAILURES as problem:
             yield from self._roll_back(_reason(problem))
             return
@@ -151,7 +151,7 @@ class _Run:
             verification=self.verification,
         )
 
-    def _placed(self, step: Step, number: int) -> Step:
+    def _place_in_run(self, step: Step, number: int) -> Step:
         """What keeps files keeps them in the folder of the run."""
         if isinstance(step, KeepPackages) and not step.archive:
             return replace(step, archive=self.journal.archive(self.id, f"kept-{number:03}.tar"))
@@ -192,7 +192,7 @@ class _Run:
             return (), messages.NOT_VERIFIED.text(why=self.plan.unproved)
         checks = plan.provers(self.catalog, fix)
         if not checks:
-            return (), messages.APPLIED.text(checked=self.plan.rechecked(self.host.fresh()))
+            return (), messages.APPLIED.text(checked=self.plan.recheck(self.host.fresh()))
         yield Proving(checks, fix.effect)
         told = messages.VERIFIED.text()
         host = self.host.fresh()
@@ -213,7 +213,9 @@ class _Run:
         left = [
             finding
             for result, finding in plan.offers(report).get(fix.id, ())
-            if (result.check, finding.subject) in aimed and finding.fix and plan.covered(finding.fix, self.plan.params)
+            if (result.check, finding.subject) in aimed
+            and finding.fix
+            and plan.covers_offer(finding.fix, self.plan.params)
         ]
         worse = [result for result in report.results if fix.effect is Effect.NOW and self._is_worse(result)]
         return (*left, *(finding for result in worse for finding in _as_findings(result))), told
@@ -278,7 +280,7 @@ def undo(
         with control.locked(journal):
             journal.refuse_during_installation()
             yield from _cut_off(journal)
-            run = _applied(journal, run)
+            run = _applied_id(journal, run)
             fix = journal.record(run).fix
             if (there := journal.elsewhere(run)) and not force:
                 raise Refused(
@@ -300,20 +302,20 @@ def undo(
 def to_undo(host: MutableHost, run: str | None, *, state: str | None = None) -> RunRecord:
     """The record of the named run, or of the newest applied one; raises Refused where it is not applied."""
     journal = Journal(host, state)
-    return journal.record(_applied(journal, run))
+    return journal.record(_applied_id(journal, run))
 
 
 def undo_preview(host: MutableHost, run: str, *, state: str | None = None, force: bool = False) -> tuple[str, ...]:
     """What undoing an applied run would change, in the order in which it is done; raises Refused where it cannot be."""
     journal = Journal(host, state)
-    _applied(journal, run)
+    _applied_id(journal, run)
     inverses = [entry.inverse for entry in reversed(journal.entries(run)) if entry.inverse is not None]
     _must_be_undoable(journal, run, force=force)
     fresh = host.fresh()
     return tuple(one.preview(fresh) for one in inverses if not one.holds(fresh))
 
 
-def _applied(journal: Journal, run: str | None) -> str:
+def _applied_id(journal: Journal, run: str | None) -> str:
     statuses = {one: journal.status(one) for one in journal.runs()}
     if run is None:
         done = [one for one, status in statuses.items() if status is not None and status.status == APPLIED]

@@ -66,7 +66,7 @@ def read(record: type[T], data: Any) -> T:
         raise InvalidData(str(problem)) from None
 
 
-def written(record: Any) -> dict[str, Any]:
+def write_form(record: Any) -> dict[str, Any]:
     """A record as data that `read` reads."""
     said: dict[str, Any] = to_data(record)
     return said
@@ -77,7 +77,7 @@ def write_step(step: Step) -> dict[str, Any]:
     kind = type(step).__name__
     if KINDS.get(kind) is not type(step):
         raise InvalidData(messages.NOT_JOURNALLED.text(kind=kind, known=list(KINDS)))
-    return {"kind": kind, **written(step)}
+    return {"kind": kind, **write_form(step)}
 
 
 def read_step(data: Any) -> Step:

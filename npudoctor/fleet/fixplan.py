@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from npudoctor.findings import Line
-from npudoctor.fleet.lists import held
+from npudoctor.fleet.lists import held_nodes
 from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
 from npudoctor.models import Model
@@ -39,7 +39,7 @@ class Planned(Model):
 
 def plan(report: FleetReport, wanted: str | None = None) -> list[Planned]:
     """The fixes that findings offer, or one of them; those for most nodes first. Nodes on hold refuse a fix."""
-    on_hold = held(report)
+    on_hold = held_nodes(report)
     groups = {row.name: row.group for row in report.nodes if row.group}
     nodes: dict[str, list[str]] = {}
     summaries: dict[str, str] = {}
@@ -91,11 +91,11 @@ def _ansible(rows: list[Planned]) -> Iterator[str]:
     for one in rows:
         hosts = ",".join(one.nodes)
         yield f"# {one.reason or 'each node by itself'}; --dry-run previews and changes nothing\n"
-        yield f"- hosts: {_quoted(hosts)}\n  gather_facts: false\n  tasks:\n"
-        yield f"    - command: {_quoted(f'npudoctor fix {shlex.quote(one.id)} --dry-run')}\n      changed_when: false\n"
+        yield f"- hosts: {_quote(hosts)}\n  gather_facts: false\n  tasks:\n"
+        yield f"    - command: {_quote(f'npudoctor fix {shlex.quote(one.id)} --dry-run')}\n      changed_when: false\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A YAML string."""
     import json
 

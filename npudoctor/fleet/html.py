@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from npudoctor.fleet.page import found, headline, letter
+from npudoctor.fleet.page import headline, letter, listed_findings
 from npudoctor.fleet.verdict import FleetReport, NodeRow
 from npudoctor.report import html
 
@@ -32,7 +32,7 @@ def render(report: FleetReport) -> str:
         *map(_cell, report.nodes),
         f'</div><p class="muted">{_KEY}</p>',
     ]
-    for result, finding in found(report):
+    for result, finding in listed_findings(report):
         lines += html.finding_lines(result, finding)
     lines.append("<h2>Groups</h2><table><tr><th>group<th>nodes<th>names<th>software</tr>")
     for group in report.groups:
@@ -55,7 +55,7 @@ def _cell(row: NodeRow) -> str:
 
 def _nodes(report: FleetReport) -> Iterator[str]:
     by_node: dict[str, list[str]] = {}
-    for result, finding in found(report):
+    for result, finding in listed_findings(report):
         for name in finding.params.get("nodes", ()):
             by_node.setdefault(str(name), []).append(f"{finding.severity.value}: {finding.summary} ({result.check})")
     for row in report.nodes:

@@ -58,7 +58,7 @@ def read_archive(path: str) -> Archive:
     try:
         content = read_as(path, MOST_ARCHIVE)
         digest = hashlib.sha256(content).hexdigest()
-        if digest != (stated := _stated(path)):
+        if digest != (stated := _stated_checksum(path)):
             raise BadArchive(f"{path}: its SHA-256 is {digest}, expected {stated}")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
             return _read(path, digest, len(content), tar)
@@ -68,7 +68,7 @@ def read_archive(path: str) -> Archive:
         raise BadArchive(f"{path}: no tar.gz: {problem}") from None
 
 
-def _stated(path: str) -> str:
+def _stated_checksum(path: str) -> str:
     """The checksum in NAME.sha256 of the same folder, or in its row of SHA256SUMS."""
     name, folder = os.path.basename(path), os.path.dirname(path)
     for beside in (f"{path}.sha256", os.path.join(folder, "SHA256SUMS")):
@@ -145,7 +145,7 @@ def script(mode: str, archive: Archive, prefix: str) -> tuple[str, ...]:
     return ("sh", "-c", text, "sh", mode, prefix, *about)
 
 
-def asked(mode: str, archive: Archive, prefix: str, plan: Plan, engine: Engine) -> Iterator[Row]:
+def install_rows(mode: str, archive: Archive, prefix: str, plan: Plan, engine: Engine) -> Iterator[Row]:
     """Plan or install on every node of the plan; rows as they come, one a node."""
     feed = archive.path if mode == "install" else None
     waiting = dict.fromkeys(plan.names)

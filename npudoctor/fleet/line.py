@@ -70,7 +70,7 @@ def read(raw: bytes, *, whole: bool = True) -> Digest:
     """
     if len(raw) > MOST_BYTES:
         raise Garbled(f"more than {MOST_BYTES >> 20} MiB")
-    text = _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
+    text = _unpack(raw) if raw[:2] == b"\x1f\x8b" else raw
     if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise Garbled("more values than a digest")
     try:
@@ -109,7 +109,7 @@ def _of_problems(said: dict[str, Any]) -> dict[str, Any]:
     return {**said, "report": {**report, "results": kept}}
 
 
-def _unpacked(raw: bytes) -> bytes:
+def _unpack(raw: bytes) -> bytes:
     engine = zlib.decompressobj(wbits=31)
     try:
         text = engine.decompress(raw, MOST_TEXT)

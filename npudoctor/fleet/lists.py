@@ -18,7 +18,7 @@ CHANGING = ("slurm-drain", "k8s-taints")
 """The lists that change the state of a node: those on hold are not in them."""
 
 
-def failing(report: FleetReport) -> dict[str, str]:
+def failing_nodes(report: FleetReport) -> dict[str, str]:
     """The nodes not to use, with the reason: an error of their own, an error that names them, or no answer."""
     reasons: dict[str, str] = {}
     for row in report.nodes:
@@ -34,11 +34,11 @@ def failing(report: FleetReport) -> dict[str, str]:
 
 def left_out(report: FleetReport) -> Iterator[str]:
     """Sentences that name the nodes that are not to be used, by reason."""
-    for reason, names in _by_reason(failing(report)).items():
+    for reason, names in _by_reason(failing_nodes(report)).items():
         yield f"npudoctor: not to be used: {fold(names)} ({reason})"
 
 
-def held(report: FleetReport) -> set[str]:
+def held_nodes(report: FleetReport) -> set[str]:
     """The nodes that somebody holds: nothing is to be done to them."""
     findings = (finding for result in report.report.results for finding in result.findings)
     return {str(name) for one in findings if one.code == ON_HOLD.code for name in one.params.get("nodes", ())}
@@ -46,10 +46,10 @@ def held(report: FleetReport) -> set[str]:
 
 def render(kind: str, report: FleetReport, fleet: Fleet) -> str:
     """One list; raises KeyError for an unknown kind."""
-    bad = failing(report)
+    bad = failing_nodes(report)
     good = [member for member in fleet.members if member.name not in bad and is_name(member.name)]
     if kind in CHANGING:
-        bad = {name: reason for name, reason in bad.items() if name not in held(report)}
+        bad = {name: reason for name, reason in bad.items() if name not in held_nodes(report)}
     return KINDS[kind](good, bad, report.run or "run")
 
 

@@ -193,7 +193,7 @@ def split(
     return Split(title=title, group=group, norm=norm, known=known, others=others) if others else None
 
 
-def alike(members: Iterable[Member]) -> list[tuple[Mapping[Feature, Values], list[str]]]:
+def groups_alike(members: Iterable[Member]) -> list[tuple[Mapping[Feature, Values], list[str]]]:
     """The features that members have, each set of them once, with the names of those that have it."""
     found: dict[int, tuple[Mapping[Feature, Values], list[str]]] = {}
     for member in members:

@@ -11,7 +11,7 @@ from rich.text import Text
 from npudoctor.findings import Finding, Result, Severity, Status, Verdict
 from npudoctor.fleet.targets import brief, fold
 from npudoctor.fleet.verdict import FleetReport, NodeRow
-from npudoctor.report.look import wrapped
+from npudoctor.report.look import wrap
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look, evidence_line
 
 MOST_FINDINGS = 12
@@ -19,7 +19,7 @@ MOST_FINDINGS = 12
 WIDEST_LIST = 60
 
 
-def found(report: FleetReport, least: Severity = Severity.WARNING) -> list[tuple[Result, Finding]]:
+def listed_findings(report: FleetReport, least: Severity = Severity.WARNING) -> list[tuple[Result, Finding]]:
     """The findings from this severity on, the most severe first, those across nodes and of many nodes first."""
     rows = [(result, one) for result in report.report.results for one in result.open_findings if one.severity >= least]
     return sorted(
@@ -71,7 +71,7 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
     glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
 
     def line(lead: str, text: str, style: str = "") -> None:
-        for place, piece in enumerate(wrapped(Text(text, style=style), max(look.width - len(lead), 20))):
+        for place, piece in enumerate(wrap(Text(text, style=style), max(look.width - len(lead), 20))):
             piece.rstrip()
             console.print(Text(lead if place == 0 else " " * len(lead)) + piece, soft_wrap=True)
 
@@ -83,7 +83,7 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
             line(f"  {title}", f"{change.summary}  ({change.check}; {brief(change.nodes)})")
     if report.against and not report.changes:
         line("  ", f"No changes since {report.against}.")
-    rows = found(report)
+    rows = listed_findings(report)
     for result, one in rows if verbose else rows[:MOST_FINDINGS]:
         console.print()
         head = f"{glyphs[one.severity.value]} "
@@ -108,7 +108,7 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
         console.print()
     for text in _groups(report):
         line("  ", text)
-    for result, one in [row for row in found(report, Severity.INFO) if row[1].severity is Severity.INFO]:
+    for result, one in [row for row in listed_findings(report, Severity.INFO) if row[1].severity is Severity.INFO]:
         if verbose or result.check != "fleet.other":
             line(f"{glyphs['info']} ", f"{one.summary}  ({result.check}; {_list_of(one, verbose)})", "dim")
     console.print()

@@ -25,8 +25,8 @@ def copy(paths: Sequence[str], folder: str) -> Run:
     run = Run(folder)
     run.begin([names.apply(outcome.node) for outcome, _ in answers])
     for outcome, digest in answers:
-        kept = redaction.applied(outcome, names.apply)
-        run.keep(kept, None if digest is None else line.packed(redaction.applied(digest, names.apply)))
+        kept = redaction.apply_to_texts(outcome, names.apply)
+        run.keep(kept, None if digest is None else line.packed(redaction.apply_to_texts(digest, names.apply)))
     return run
 
 

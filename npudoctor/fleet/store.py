@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from npudoctor.data import read, to_data
 from npudoctor.fleet.line import MOST_BYTES, file_name
 from npudoctor.fleet.outcomes import Outcome
-from npudoctor.fleet.targets import BadTargets, checked
+from npudoctor.fleet.targets import BadTargets, check_names
 from npudoctor.host.live import safe_files
 from npudoctor.host.live.safe_files import Unreadable
 
@@ -41,7 +41,7 @@ class Run:
         """Make the folder and note who is expected; raises OSError and Refused."""
         safe_files.make_folders(os.path.join(self.folder, "nodes"))
         os.chmod(self.folder, 0o700)
-        with safe_files.written(self.path("expected.txt")) as file:
+        with safe_files.open_replacement(self.path("expected.txt")) as file:
             file.write("".join(f"{name}\n" for name in names).encode())
 
     def expected(self) -> list[str]:
@@ -52,7 +52,7 @@ class Run:
             return []
         names = [line for line in text.splitlines() if line]
         try:
-            return checked(names) if names else []
+            return check_names(names) if names else []
         except BadTargets as problem:
             raise BadTargets(f"{self.path('expected.txt')}: {problem}") from None
 
@@ -66,7 +66,7 @@ class Run:
     def keep(self, outcome: Outcome, content: bytes | None) -> None:
         """Store what a node answered, then what became of it."""
         if content is not None:
-            with safe_files.written(self.path("nodes", f"{file_name(outcome.node)}.json.gz")) as file:
+            with safe_files.open_replacement(self.path("nodes", f"{file_name(outcome.node)}.json.gz")) as file:
                 file.write(content)
         told = {name: value for name, value in to_data(outcome).items() if value is not None}
         safe_files.append(self.path("outcomes.jsonl"), json.dumps(told, ensure_ascii=False) + "\n")
@@ -90,7 +90,7 @@ class Run:
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the run as a whole."""
-        with safe_files.written(self.path(name)) as file:
+        with safe_files.open_replacement(self.path(name)) as file:
             file.write(text.encode())
 
 

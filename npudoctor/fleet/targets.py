@@ -31,13 +31,13 @@ def expand(text: str) -> list[str]:
         if part.startswith("@"):
             found += _group(part)
         elif part:
-            found += _expanded(part)
+            found += _expand(part)
         if len(found) > MOST_WORDS:
             raise _too_many()
-    return checked(found)
+    return check_names(found)
 
 
-def _expanded(text: str) -> Iterator[str]:
+def _expand(text: str) -> Iterator[str]:
     if text.count("[") > MOST_RANGES:
         raise BadTargets(f"{text[:80]}: more than {MOST_RANGES} ranges")
     parts: list[Sequence[str]] = []
@@ -79,7 +79,7 @@ def _group(name: str) -> list[str]:
         raise BadTargets(f"{name}: {problem}") from None
 
 
-def checked(names: Iterable[str]) -> list[str]:
+def check_names(names: Iterable[str]) -> list[str]:
     """Each name once, in order; raises BadTargets for one that no host can have, for too many, and for none."""
     found: dict[str, None] = {}
     for words, name in enumerate(names):
@@ -106,7 +106,7 @@ def of_file(kind: str, path: str) -> list[str]:
     """The names in a hostfile, an Ansible inventory or a rank table; raises BadTargets."""
     try:
         text = read_bounded(path, 16 << 20).decode("utf-8", "replace")
-        return checked({"hostfile": _hostfile, "inventory": _inventory, "rank-table": _rank_table}[kind](text))
+        return check_names({"hostfile": _hostfile, "inventory": _inventory, "rank-table": _rank_table}[kind](text))
     except (Unreadable, ParseError) as problem:
         where = "" if str(problem).startswith(path) else f"{path}: "
         raise BadTargets(f"{where}{problem}") from None

@@ -21,7 +21,7 @@ from npudoctor.findings import (
     status_of,
 )
 from npudoctor.fleet import targets
-from npudoctor.fleet.merge import Fleet, Member, alike
+from npudoctor.fleet.merge import Fleet, Member, groups_alike
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.models import Model
@@ -225,7 +225,7 @@ _SHOWN = ("driver version", "CANN", "package torch", "package torch-npu", "opera
 def _groups(fleet: Fleet) -> Iterator[GroupRow]:
     for name, members in fleet.groups.items():
         said: dict[str, Counter[str]] = {title: Counter() for title in _SHOWN}
-        for features, having in alike(members):
+        for features, having in groups_alike(members):
             for feature, value in features.items():
                 if feature.title in said:
                     said[feature.title][", ".join(value)] += len(having)
@@ -268,7 +268,7 @@ def _by_kind(report: FleetReport) -> dict[tuple[str, str], tuple[str, set[str]]]
 
 def causes(fleet: Fleet, report: Report) -> Iterator[str]:
     """What the nodes of a finding share and the other nodes lack: a switch, a rack, an image."""
-    shared, everyone = _shared(fleet), {member.name for member in fleet.members}
+    shared, everyone = _shared_things(fleet), {member.name for member in fleet.members}
     for result in report.results:
         for finding in result.open_findings:
             nodes = set(finding.params.get("nodes", ()))
@@ -286,7 +286,7 @@ def causes(fleet: Fleet, report: Report) -> Iterator[str]:
                     break
 
 
-def _shared(fleet: Fleet) -> list[tuple[str, set[str]]]:
+def _shared_things(fleet: Fleet) -> list[tuple[str, set[str]]]:
     """What some nodes share, the physical things first: (what, the nodes)."""
     switches: dict[str, set[str]] = {}
     prefixes: dict[str, set[str]] = {}
@@ -300,7 +300,7 @@ def _shared(fleet: Fleet) -> list[tuple[str, set[str]]]:
         for npu in member.identity.npus.values():
             if npu.switch:
                 switches.setdefault(f"Switch {npu.switch}", set()).add(member.name)
-    for features, having in alike(fleet.members):
+    for features, having in groups_alike(fleet.members):
         for feature, value in features.items():
             if feature.title in (*_SHOWN, "kernel", "BIOS version", "server model"):
                 software.setdefault(f"{feature.title} {', '.join(value)}", set()).update(having)

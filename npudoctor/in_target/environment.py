@@ -15,7 +15,7 @@ _KINDS = (".dist-info", ".egg-info")
 _NAMES = {"cpython": "CPython", "pypy": "PyPy", "graalpy": "GraalVM"}
 
 
-def _normalised(name: str) -> str:
+def _normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -82,7 +82,7 @@ def _distribution(folder: str, entry: str) -> "tuple[str, dict[str, object], flo
         installed = os.stat(metadata).st_mtime
     except OSError:
         installed = 0.0
-    return _normalised(name), {"version": version, "requires": requires}, installed
+    return _normalise(name), {"version": version, "requires": requires}, installed
 
 
 def _distributions() -> "tuple[dict[str, dict[str, object]], dict[str, list[dict[str, object]]]]":

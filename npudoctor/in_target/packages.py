@@ -23,7 +23,7 @@ import time
 MANIFEST = "npudoctor-manifest.json"
 
 
-def _normalised(name: str) -> str:
+def _normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -41,7 +41,7 @@ def _metadata(site: str) -> "dict[str, list[str]]":
     found = {}  # type: dict[str, list[str]]
     for entry in sorted(os.listdir(site)):
         if entry.endswith(".dist-info"):
-            found.setdefault(_normalised(entry[: -len(".dist-info")].split("-")[0]), []).append(entry)
+            found.setdefault(_normalise(entry[: -len(".dist-info")].split("-")[0]), []).append(entry)
     return found
 
 
@@ -95,7 +95,7 @@ def keep(archive: str, names: "set[str]") -> None:
     os.rename(beside, archive)
 
 
-def done(archive: str) -> None:
+def mark_done(archive: str) -> None:
     """Write down that the installer has ended well."""
     with open(archive + ".done", "w", encoding="ascii") as file:
         file.flush()
@@ -150,7 +150,7 @@ def _leftovers(since: float) -> "list[str]":
     return found
 
 
-def _hollow(since: float) -> None:
+def _remove_empty_folders(since: float) -> None:
     """Remove the empty folders that an interrupted installer has made: one of metadata is half a package."""
     for site in _sites():
         for folder, _, _ in os.walk(site, topdown=False):
@@ -190,7 +190,7 @@ def restore(archive: str, names: "set[str]") -> None:
                     else:
                         os.unlink(path)
         if cut_off:
-            _hollow(about["at"] - 1.0)
+            _remove_empty_folders(about["at"] - 1.0)
         prefix = os.path.realpath(sys.prefix).lstrip("/") + "/"
         for member in tar.getmembers():
             if member.name in kept and member.name.startswith(prefix) and ".." not in member.name.split("/"):
@@ -204,9 +204,9 @@ def restore(archive: str, names: "set[str]") -> None:
 
 def main() -> None:
     """Do what the first argument says."""
-    what, archive, names = sys.argv[1], sys.argv[2], {_normalised(name) for name in sys.argv[3:]}
+    what, archive, names = sys.argv[1], sys.argv[2], {_normalise(name) for name in sys.argv[3:]}
     if what == "done":
-        done(archive)
+        mark_done(archive)
     else:
         {"keep": keep, "restore": restore}[what](archive, names)
 

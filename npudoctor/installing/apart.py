@@ -72,7 +72,7 @@ def variable(host: ApartHost, folder: str) -> str:
     return f"TMPDIR={host.outside(folder)}/{TEMPORARY}"
 
 
-def alive(host: ApartHost, folder: str) -> int | None:
+def running_pid(host: ApartHost, folder: str) -> int | None:
     """The process that runs the installer of a step, or the installer; None where both have ended."""
     if exit_code(host, folder) is not None:
         return None  # what the installer has started, such as the driver's services, may go on

@@ -22,7 +22,9 @@ _NEVER = re.compile(
 _ENGINES = {"docker": "docker", "podman": "podman", "isulad": "isula"}
 
 
-def consented(host: ApartHost, names: Sequence[str], containers: Sequence[RunningContainer]) -> tuple[Holder, ...]:
+def confirmed_holders(
+    host: ApartHost, names: Sequence[str], containers: Sequence[RunningContainer]
+) -> tuple[Holder, ...]:
     """The holders of these names; raises Refused for what holds no NPU, or is never stopped."""
     owners = {owner for _, owner in holding(host)}
     return tuple(_one(name, owners, containers) for name in dict.fromkeys(names))
@@ -59,7 +61,7 @@ def others(host: ApartHost, stop: Sequence[Holder]) -> list[str]:
     return [f"{process} ({owner})" if owner else process for process, owner in holding(host) if owner not in ours]
 
 
-def done(host: ApartHost, command: Sequence[str]) -> str:
+def run_command(host: ApartHost, command: Sequence[str]) -> str:
     """Run a command that stops or starts a holder; why it failed, empty where it did not."""
     try:
         ended = host.run_streaming([*command], timeout=STOP_S)

@@ -12,7 +12,7 @@ from npudoctor.host.apart import ApartHost
 from npudoctor.installing import state
 from npudoctor.installing.state import Holder, Node, Step
 from npudoctor.steps import StepFailed
-from npudoctor.steps.installers import compared, copied, not_roots
+from npudoctor.steps.installers import compare_copy, copy_package, not_roots
 
 
 def open_run(
@@ -32,12 +32,16 @@ def open_run(
     """
     journal.begin(run, status=RUNNING)
     try:
-        held = {"stop": [serialise.written(one) for one in stop], "containers": dict(containers or {}), "image": image}
+        held = {
+            "stop": [serialise.write_form(one) for one in stop],
+            "containers": dict(containers or {}),
+            "image": image,
+        }
         journal.keep(run.id, state.HOLDERS, held)
         journal.make(run.id, "packages")
         for step in steps:
             _copy(journal, run.id, step)
-        data = {"node": serialise.written(node), "steps": [serialise.written(step) for step in steps]}
+        data = {"node": serialise.write_form(node), "steps": [serialise.write_form(step) for step in steps]}
         journal.keep(run.id, state.PLAN, data)
     except (Refused, OSError, Unavailable) as problem:
         drop_copies(journal, run.id, steps)
@@ -53,9 +57,9 @@ def _copy(journal: Journal, run: str, step: Step) -> None:
         raise Refused(problem)
     try:
         if step.file:
-            copied(host, host.outside(step.source), host.outside(copy_of(journal, run, step)), step.sha256)
+            copy_package(host, host.outside(step.source), host.outside(copy_of(journal, run, step)), step.sha256)
         else:
-            compared(host, host.outside(step.source), host.outside(step.source), step.sha256)
+            compare_copy(host, host.outside(step.source), host.outside(step.source), step.sha256)
     except StepFailed as problem:
         raise Refused(str(problem)) from problem
 

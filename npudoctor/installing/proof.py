@@ -11,7 +11,7 @@ from npudoctor.facts.driver import version_files
 from npudoctor.host import ParseError, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing.state import Ended, Node, Step
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.knowledge.patterns import canonical_version
 
 PREFIX = "/usr/local/Ascend"
 TOOL = f"{PREFIX}/driver/tools/upgrade-tool"
@@ -53,7 +53,7 @@ def _driver(host: ApartHost, step: Step) -> tuple[str, str]:
         return ("", f"{path} is still there") if host.fresh().exists(path) else (f"{path} is gone", "")
     if found is None:
         return "", f"{path} is not there: no driver is installed"
-    if canonical(str(found)) != canonical(step.then):
+    if canonical_version(str(found)) != canonical_version(step.then):
         return "", f"{path} names {found}, not {step.then}"
     if not host.exists(TOOL):
         return "", f"{path} names {found}, and driver/tools/upgrade-tool is not there: the installation is not complete"
@@ -66,7 +66,7 @@ def _firmware(host: ApartHost, step: Step, node: Node, log: str) -> tuple[str, s
     counts = _FLASHED.findall(log)
     if counts and int(counts[-1]) < len(node.cards):
         return "", f"firmware of {counts[-1]} chips was flashed, of {len(node.cards)} NPUs on the PCI bus"
-    if found is None or canonical(str(found)) != canonical(step.then):
+    if found is None or canonical_version(str(found)) != canonical_version(step.then):
         return "", f"{path} names {found or 'no version'}, not {step.then}"
     if not counts and not _INSTALLED.search(log):
         return "", "its log does not say that the firmware was flashed"
@@ -99,13 +99,13 @@ def traces(host: ApartHost) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def changed(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[str]:
+def changed_files(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[str]:
     """The files that a step has changed, with what they said before and after."""
     now = dict(after)
     return [f"{path} {old} → {now[path]}" for path, old in before if path in now and now[path] != old]
 
 
-def unfinished(host: ApartHost) -> list[str]:
+def unfinished_upgrades(host: ApartHost) -> list[str]:
     """What the driver's upgrade-tool says of devices that are not started, or of firmware that is not in force.
 
     Nothing where the tool cannot be asked: the checks of the NPUs are asked, too.

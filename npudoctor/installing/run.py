@@ -24,7 +24,7 @@ from npudoctor.installing.opening import copy_of, drop_copies
 from npudoctor.installing.state import Begun, Node, Step
 from npudoctor.records import record
 from npudoctor.steps import StepFailed
-from npudoctor.steps.installers import compared
+from npudoctor.steps.installers import compare_copy
 
 HANDS_OFF = hands_off.PATH
 LET_GO_S = 5.0
@@ -78,24 +78,24 @@ class Installation:
         HANDS_OFF, which the installer's process removes.
         """
         for number, step in enumerate(self.steps, 1):
-            done = state.ended(self.journal, self.run, number)
+            done = state.read_end(self.journal, self.run, number)
             if done is None:
                 try:
-                    if state.begun(self.journal, self.run, number) is None:
+                    if state.read_beginning(self.journal, self.run, number) is None:
                         self._start(number, step)
                 except (Refused, Unavailable, OSError) as problem:
                     folder = self._folder(number)
-                    if apart.was_started(self.host, folder) or apart.alive(self.host, folder) is not None:
+                    if apart.was_started(self.host, folder) or apart.running_pid(self.host, folder) is not None:
                         raise
                     lift_leftover(self.host, self.journal)
-                    return self._stopped(number, f"{problem}; it was not begun")
+                    return self._stop_at(number, f"{problem}; it was not begun")
                 if began_here(self.host, self.journal, self.run, number):
                     follow(self.host, self._folder(number), self.say, self.shown)
                 self.shown = 0
                 done = self._verify_step(number, step)
                 lift_leftover(self.host, self.journal)
             if done.problem:
-                return self._stopped(number, done.problem)
+                return self._stop_at(number, done.problem)
         return self._end()
 
     @property
@@ -109,7 +109,7 @@ class Installation:
         """Stop what the person has named; raises Refused where it does not stop."""
         for one in self.holders:
             self.say(f"stopping {one.name}, as consented: {' '.join(one.stop)}")
-            if problem := holders.done(self.host, one.stop):
+            if problem := holders.run_command(self.host, one.stop):
                 raise Refused(f"{one.name} was not stopped: {problem}")
 
     def _start_holders(self) -> list[str]:
@@ -117,7 +117,7 @@ class Installation:
         wrong = []
         for one in self.holders:
             self.say(f"starting {one.name} again: {' '.join(one.start)}")
-            if problem := holders.done(self.host, one.start):
+            if problem := holders.run_command(self.host, one.start):
                 wrong.append(f"{one.name}, which was stopped for the installation, does not start: {problem}")
         return wrong
 
@@ -142,7 +142,7 @@ class Installation:
         before = proof.traces(self.host)
         noted = Begun(at=now(), boot_id=self.node.boot_id, command=shown, service=service, before=before)
         self._must_be_the_copy(step)
-        self.journal.keep(self.run, f"step-{number}/begun.json", serialise.written(noted))
+        self.journal.keep(self.run, f"step-{number}/begun.json", serialise.write_form(noted))
         self.say(f"step {number} of {len(self.steps)}: {step.title} {step.now or 'none'} → {step.then or 'none'}")
         try:
             self.host.start_apart(command, apart.variable(self.host, folder))
@@ -154,7 +154,7 @@ class Installation:
     def _must_be_the_copy(self, step: Step) -> None:
         copy = self.host.outside(copy_of(self.journal, self.run, step))
         try:
-            compared(self.host, copy, copy, step.sha256)
+            compare_copy(self.host, copy, copy, step.sha256)
         except StepFailed as problem:
             raise Refused(f"the copy of {step.file} is not the file of the preview: {problem}") from problem
 
@@ -176,8 +176,10 @@ class Installation:
         else:
             found = proof.of_step(self.host, step, self.node, code, log, now())
         self._copy_logs(number)
-        self.journal.keep(self.run, f"step-{number}/ended.json", serialise.written(found))
-        self.journal.ran(self.run, number - 1, [(("bash", step.file or step.source, *step.options), found.exit_code)])
+        self.journal.keep(self.run, f"step-{number}/ended.json", serialise.write_form(found))
+        self.journal.note_commands(
+            self.run, number - 1, [(("bash", step.file or step.source, *step.options), found.exit_code)]
+        )
         shown = "not known" if found.exit_code is None else str(found.exit_code)
         self.say(f"  exit code {shown}; {found.problem or found.proof}")
         if found.problem:
@@ -195,11 +197,11 @@ class Installation:
                     content = self.host.read_part(f"{VENDOR_LOGS}/{name}", start, LARGEST_LOG_BYTES)
                     self.host.write_file(f"{self._folder(number)}/vendor-{name}", content, mode=0o600)
 
-    def _stopped(self, number: int, problem: str) -> str:
+    def _stop_at(self, number: int, problem: str) -> str:
         line = f"INTERRUPTED at step {number}: {problem}"
         self.journal.mark(self.run, STOPPED, line)
         control.log(self.journal, self.run, "stopped", problem)
-        different = self._different(number)
+        different = self._changes_since(number)
         self._note_ending(line, different)
         for one in different:
             self.say(f"  {one}")
@@ -207,21 +209,21 @@ class Installation:
         drop_copies(self.journal, self.run, self.steps)
         return line
 
-    def _different(self, last: int) -> list[str]:
+    def _changes_since(self, last: int) -> list[str]:
         """What each step that was begun has left, as far as it can be known."""
         lines = []
         for number, step in enumerate(self.steps[:last], 1):
-            begun = state.begun(self.journal, self.run, number)
+            begun = state.read_beginning(self.journal, self.run, number)
             if begun is None:
                 continue
-            done = state.ended(self.journal, self.run, number)
-            changed = proof.changed(begun.before, proof.traces(self.host))
+            done = state.read_end(self.journal, self.run, number)
+            changed = proof.changed_files(begun.before, proof.traces(self.host))
             left = f"not verified; it has changed {', '.join(changed)}"
             if not changed:
                 left = "not verified; the vendor's files and modules are as they were"
             found = done.proof if done and not done.problem else left
             lines.append(f"step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
-        if any(state.begun(self.journal, self.run, number) for number in range(1, last + 1)) and self.holders:
+        if any(state.read_beginning(self.journal, self.run, number) for number in range(1, last + 1)) and self.holders:
             commands = "; ".join(" ".join(one.start) for one in self.holders)
             lines.append(f"stopped, and started again only after the proof: {commands}")
         return lines or ["nothing was changed"]
@@ -235,10 +237,10 @@ class Installation:
         self.journal.keep(self.run, state.ENDING, data)
 
     def _end(self) -> str:
-        done = [state.ended(self.journal, self.run, number) for number in range(1, len(self.steps) + 1)]
+        done = [state.read_end(self.journal, self.run, number) for number in range(1, len(self.steps) + 1)]
         if any(one is not None and one.reboot for one in done):
             line = "NOT READY: reboot the node, then npudoctor setup --resume"
-            self._note_ending(line, self._different(len(self.steps)))
+            self._note_ending(line, self._changes_since(len(self.steps)))
             self.journal.mark(self.run, WAITING, "all steps are verified; the node has to be rebooted")
             if not self._rebooted:
                 self.say("a reboot is due; npudoctor does not reboot:")
@@ -246,12 +248,12 @@ class Installation:
                 by_itself = ", which npudoctor-setup.service does at the boot" if self.host.exists(AT_BOOT) else ""
                 self.say(f"  $ npudoctor setup --resume   # after it, within {VALID_H} hours{by_itself}")
             return line
-        return self._verified()
+        return self._verify()
 
-    def _verified(self) -> str:
+    def _verify(self) -> str:
         lift_leftover(self.host, self.journal)
         wrong = self.caller.wrong() or self._start_holders()
-        different = self._different(len(self.steps))
+        different = self._changes_since(len(self.steps))
         if wrong:
             for line in wrong:
                 self.say(f"  {line}")
@@ -293,7 +295,7 @@ class Installation:
             status = self.journal.status(self.run)
             if status is None or status.status != WAITING:
                 return line if line == READY else f"NOT READY: {line.removeprefix('NOT READY: ')}"
-        proved_at = state.proved(self.journal, self.run, len(self.steps))
+        proved_at = state.verified_at(self.journal, self.run, len(self.steps))
         if status is None or status.status not in (WAITING, STOPPED) or proved_at is None:
             raise Refused(f"run {self.run} does not wait for a reboot")
         self._must_be_the_node(again)
@@ -303,7 +305,7 @@ class Installation:
         for step in self.steps:
             if step.file:
                 self._must_be_the_copy(step)
-        return self._verified()
+        return self._verify()
 
     def _must_be_the_node(self, again: Node) -> None:
         another = "this is another node than the one of the installation: "
@@ -329,7 +331,7 @@ class Installation:
 
 def began_here(host: ApartHost, journal: Journal, run: str, number: int) -> bool:
     """Whether a step was begun on this boot: a pid of another boot is one of another process."""
-    begun = state.begun(journal, run, number)
+    begun = state.read_beginning(journal, run, number)
     return begun is not None and begun.boot_id == host.boot_id()
 
 
@@ -340,7 +342,7 @@ def follow(host: ApartHost, folder: str, say: Callable[[str], None], shown: int 
     """
     quiet = 0
     while True:
-        running = apart.alive(host, folder) is not None
+        running = apart.running_pid(host, folder) is not None
         quiet = 0 if running else quiet + 1
         lines = apart.log_of(host, folder).splitlines(keepends=True)
         whole = [line for line in lines if line.endswith("\n") or not running]
@@ -361,7 +363,7 @@ def lift_leftover(host: ApartHost, journal: Journal) -> None:
     if run is None or run[1] not in journal.runs():
         return
     folders = [name for name in host.list_dir(journal.archive(run[1], "")) if name.startswith("step-")]
-    if all(apart.alive(host, journal.archive(run[1], name)) is None for name in folders):
+    if all(apart.running_pid(host, journal.archive(run[1], name)) is None for name in folders):
         host.remove(HANDS_OFF)
 
 
@@ -374,5 +376,5 @@ def refuse_maintenance(host: ApartHost, journal: Journal) -> None:
 
 def plan_digest(node: Node, steps: Sequence[Step]) -> str:
     """A digest of a plan, for the journal and the preview."""
-    data = {"node": serialise.written(node), "steps": [serialise.written(step) for step in steps]}
+    data = {"node": serialise.write_form(node), "steps": [serialise.write_form(step) for step in steps]}
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()

@@ -91,7 +91,7 @@ class Ended:
     reboot: bool
 
 
-def held(journal: Journal) -> str | None:
+def current_run(journal: Journal) -> str | None:
     """The newest installation on this node that is not done; None where there is none.
 
     One that was stopped before it had a plan is none: the one before it may still wait to be verified.
@@ -135,21 +135,21 @@ def serials_left(journal: Journal, run: str) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-def begun(journal: Journal, run: str, number: int) -> Begun | None:
+def read_beginning(journal: Journal, run: str, number: int) -> Begun | None:
     """That a step was about to be started; None where it was not."""
     data = journal.kept(run, f"step-{number}/begun.json")
     return None if data is None else _read(Begun, run, data)
 
 
-def ended(journal: Journal, run: str, number: int) -> Ended | None:
+def read_end(journal: Journal, run: str, number: int) -> Ended | None:
     """How a step ended; None where that was not found out yet."""
     data = journal.kept(run, f"step-{number}/ended.json")
     return None if data is None else _read(Ended, run, data)
 
 
-def proved(journal: Journal, run: str, count: int) -> str | None:
+def verified_at(journal: Journal, run: str, count: int) -> str | None:
     """When the last of so many steps was verified; None where not all are."""
-    done = [ended(journal, run, number) for number in range(1, count + 1)]
+    done = [read_end(journal, run, number) for number in range(1, count + 1)]
     return done[-1].at if done and all(one is not None and not one.problem for one in done) and done[-1] else None
 
 

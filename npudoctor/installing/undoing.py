@@ -10,7 +10,7 @@ from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing import proof, state
 from npudoctor.installing.state import Step
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.knowledge.patterns import canonical_version
 from npudoctor.steps import StepFailed, streamed
 from npudoctor.steps.installers import COPY_TIMEOUT_S, not_roots
 
@@ -20,7 +20,7 @@ OVER = ("--nox11", "--upgrade", "--quiet")
 _KEPT = re.compile(r"([^/]+\.run) in (/.+)")
 
 
-def kept(way_back: str) -> str:
+def previous_package(way_back: str) -> str:
     """The package of the version before that a plan names as the way back; empty where it names none."""
     found = _KEPT.fullmatch(way_back)
     return f"{found[2].rstrip('/')}/{found[1]}" if found else ""
@@ -41,9 +41,9 @@ def planned(host: ApartHost, journal: Journal, run: str) -> tuple[tuple[Step, ..
     stays: list[str] = []
     _, steps = state.plan_of(journal, run)
     for number, step in reversed([*enumerate(steps, 1)]):
-        if state.begun(journal, run, number) is None:
+        if state.read_beginning(journal, run, number) is None:
             continue
-        made = _driver(host, step) if step.component == "driver" else _flashed(step)
+        made = _driver(host, step) if step.component == "driver" else _firmware_note(step)
         if isinstance(made, Step):
             back.append(made)
         else:
@@ -51,7 +51,7 @@ def planned(host: ApartHost, journal: Journal, run: str) -> tuple[tuple[Step, ..
     return tuple(back), tuple(stays)
 
 
-def _flashed(step: Step) -> str:
+def _firmware_note(step: Step) -> str:
     before = f"; it was {step.now} before" if step.now else ""
     return f"{step.title} {step.then} stays: it is flashed into the chips, and has no way back{before}"
 
@@ -61,9 +61,9 @@ def _driver(host: ApartHost, step: Step) -> Step | str:
         host, f"{proof.PREFIX}/driver/version.info", lambda text: version_files.parse_driver(text).version
     )
     now = str(found) if found is not None else ""
-    if now and canonical(now) == canonical(step.now or "none"):
+    if now and canonical_version(now) == canonical_version(step.now or "none"):
         return f"{step.title} is {now}, as before"
-    if now and canonical(now) != canonical(step.then or "none"):
+    if now and canonical_version(now) != canonical_version(step.then or "none"):
         raise Refused(f"{step.title} is {now} now, not {step.then or 'removed'}: undo what was installed since first")
     if not step.now:
         return _removal(host, step, now)

@@ -136,7 +136,7 @@ class HdkSupport:
     incompatible: tuple[str, ...] = ()
     notes: str | None = None
 
-    def fit(self, driver: str) -> Fit:
+    def judge(self, driver: str) -> Fit:
         """How this driver goes with the CANN; a driver that no list names is UNKNOWN, older ones too."""
         if any(covers(entry, driver) for entry in self.incompatible):
             return Fit.OUTSIDE

@@ -10,7 +10,7 @@ _PATCH = re.compile(r"\.(\d|B\d|SPC\d)")
 _TEST_TRAIN = r"\d+\.\d+\.T\d+"
 
 
-def canonical(version: str) -> str:
+def canonical_version(version: str) -> str:
     """The spelling that is compared: capitals, no leading V, the commercial name (8.0.0.beta1 is 8.0.0)."""
     text = version.strip().upper().removeprefix("V")
     community = re.fullmatch(_COMMUNITY, text)
@@ -22,7 +22,7 @@ def covers(pattern: str, version: str) -> bool:
 
     A build of an internal test train (8.0.T6) is never meant.
     """
-    wanted, text = canonical(pattern), canonical(version)
+    wanted, text = canonical_version(pattern), canonical_version(version)
     if re.match(_TEST_TRAIN, text):
         return False
     if wanted.endswith(".X"):
@@ -32,13 +32,16 @@ def covers(pattern: str, version: str) -> bool:
 
 def covers_later_candidate(pattern: str, version: str) -> bool:
     """Whether `pattern` is a release candidate and `version` a later one of the same train: 8.3.RC1, 8.3.RC2."""
-    entry, candidate = re.fullmatch(_CANDIDATE, canonical(pattern)), re.match(_CANDIDATE, canonical(version))
+    entry, candidate = (
+        re.fullmatch(_CANDIDATE, canonical_version(pattern)),
+        re.match(_CANDIDATE, canonical_version(version)),
+    )
     return bool(entry and candidate and entry[1] == candidate[1] and int(entry[2]) < int(candidate[2]))
 
 
 def train(version: str) -> tuple[int, int] | None:
     """Major and minor number; None where the text does not begin with them."""
-    found = re.match(r"(\d+)\.(\d+)", canonical(version))
+    found = re.match(r"(\d+)\.(\d+)", canonical_version(version))
     return (int(found[1]), int(found[2])) if found else None
 
 

@@ -80,7 +80,7 @@ def problems(folder: str, ours: Callable[[str], dict[str, Any]]) -> tuple[str, .
     return _site(folder, ours).problems
 
 
-def merged(name: str, folder: str, ours: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def merge_table(name: str, folder: str, ours: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """A table with the rows of the site whose files are in `folder`; `ours` reads one of npudoctor's own, anew."""
     data = ours(name)
     for (table, part), rows in _site(folder, ours).rows.items():

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.knowledge.pairs import Confidence, Fit, TorchNpuRelease
-from npudoctor.knowledge.patterns import canonical, covers, train, wheel
+from npudoctor.knowledge.patterns import canonical_version, covers, train, wheel
 from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.records import record
 
@@ -90,7 +90,7 @@ def solve(stack: Stack, table: Compatibility) -> Solution | None:
     best: tuple[tuple[int, ...], Solution] | None = None
     for place, (release, version, torch) in enumerate(_torch_npus(stack, table)):
         for cann in _canns(stack, table, release):
-            found = _completed(stack, table, release, version, torch, cann)
+            found = _complete(stack, table, release, version, torch, cann)
             if found is None:
                 continue
             cost = sum(COST[change.part] for change in found.changes)
@@ -120,7 +120,7 @@ def _canns(stack: Stack, table: Compatibility, release: TorchNpuRelease | None) 
         yield from (cann for cann in release.cann if not cann.endswith(".X") and cann != stack.cann)
 
 
-def _completed(
+def _complete(
     stack: Stack,
     table: Compatibility,
     release: TorchNpuRelease | None,
@@ -130,7 +130,7 @@ def _completed(
 ) -> Solution | None:
     """The set around one torch_npu and one CANN, with all that has to follow; None where it is not consistent."""
     stays = torch_npu == stack.torch_npu
-    fit = table.fit(release, cann) if release is not None and cann is not None else Fit.UNKNOWN
+    fit = table.judge(release, cann) if release is not None and cann is not None else Fit.UNKNOWN
     trusted = fit.is_good or (stays and cann == stack.cann and fit in (Fit.UNKNOWN, Fit.EXPECTED)) or cann is None
     python = _python(stack, table, release, cann)
     if not trusted or python is None or table.known_bad(torch_npu, python=python or None, cann=cann):
@@ -190,7 +190,7 @@ def _driver(stack: Stack, table: Compatibility, cann: str | None) -> str | None:
     support = table.hdk(cann) if cann is not None and stack.driver is not None else None
     if support is None or stack.driver is None:
         return stack.driver
-    fits = support.fit(stack.driver)
+    fits = support.judge(stack.driver)
     older = support.oldest_compatible is not None and _before(stack.driver, support.oldest_compatible)
     if support.confidence is not Confidence.WEAK and (fits is Fit.OUTSIDE or (fits is Fit.UNKNOWN and older)):
         return support.paired[0] if support.paired else None
@@ -207,7 +207,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _base(version: str) -> str:
-    found = re.match(r"\d+(?:\.\d+)*", canonical(wheel(version)))
+    found = re.match(r"\d+(?:\.\d+)*", canonical_version(wheel(version)))
     return found[0] if found else version
 
 

@@ -28,7 +28,7 @@ def read(name: str) -> dict[str, Any]:
         return ours(name)
     from npudoctor.knowledge import site
 
-    return site.merged(name, folder, ours)
+    return site.merge_table(name, folder, ours)
 
 
 def ours(name: str) -> dict[str, Any]:

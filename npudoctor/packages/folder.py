@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from npudoctor import knowledge
 from npudoctor.facts.node.staged_packages import OtherFile, Package, StagedPackages
 from npudoctor.host import FileStat, Host, Unavailable
-from npudoctor.packages import told
+from npudoctor.packages import identity
 from npudoctor.packages.headers import Header, read_header
-from npudoctor.packages.names import format_of, parse_name, unfinished
+from npudoctor.packages.names import format_of, is_partial_download, parse_name
 from npudoctor.packages.reading import of_host
 from npudoctor.records import replace
 
@@ -39,7 +39,7 @@ def read_folders(host: Host, folders: Sequence[str]) -> StagedPackages:
         if stat is None:
             others.append(OtherFile(path, reason or "cannot be read"))
             continue
-        found = identified(host, path, name, stat)
+        found = identify(host, path, name, stat)
         if isinstance(found, Package):
             packages.append(found)
         else:
@@ -81,7 +81,7 @@ def _walk(host: Host, folder: str) -> Iterator[tuple[str, FileStat | None, str |
                 yield path, stat, None
 
 
-def identified(host: Host, path: str, name: str, stat: FileStat) -> Package | OtherFile:
+def identify(host: Host, path: str, name: str, stat: FileStat) -> Package | OtherFile:
     """The package that a file is, or what it is instead."""
     if (plain := _no_package(name, stat)) is not None:
         return OtherFile(path, plain)
@@ -92,7 +92,7 @@ def identified(host: Host, path: str, name: str, stat: FileStat) -> Package | Ot
             header = read_header(of_host(host, path, stat.size))
         except Unavailable as why:
             header = Header(kind="unread", problem=why.reason)
-    found = told.combined(path, parse_name(name), header, stat.size)
+    found = identity.combine(path, parse_name(name), header, stat.size)
     if isinstance(found, Package) and found.usable and stat.size > LARGEST_BYTES:
         return replace(found, problem=f"{stat.size >> 30} GiB: larger than any package")
     return found
@@ -102,7 +102,7 @@ def _no_package(name: str, stat: FileStat) -> str | None:
     """What a file is that is not opened; None for one that may be a package."""
     if stat.kind != "file":
         return f"not a regular file ({stat.kind})"
-    if unfinished(name):
+    if is_partial_download(name):
         return "an unfinished download"
     if companion_of(name) is not None:
         return "a signature, revocation list or checksum"

@@ -76,9 +76,9 @@ def _run(parts: Parts) -> Header:
     text = parts.part(0, SCRIPT_BYTES)
     if b"Makeself" not in text[:2048] and b"makeself" not in text[:8192].lower():
         return Header(kind="script", problem="a script, not a package of the vendor (no makeself header)")
-    label = _assigned(text, b"label")
-    sizes = [int(size) for size in re.findall(r"\d{1,15}", _assigned(text, b"filesizes") or "")]
-    skip = _assigned(text, b"skip")
+    label = _assigned_value(text, b"label")
+    sizes = [int(size) for size in re.findall(r"\d{1,15}", _assigned_value(text, b"filesizes") or "")]
+    skip = _assigned_value(text, b"skip")
     if not skip and (old := re.search(rb"head -n (\d{1,6}) \"?\$0", text[: 1 << 18])):
         skip = old[1].decode()
     start = _after_lines(text, int(skip)) if skip and skip.isdecimal() and len(skip) < 7 else None
@@ -98,7 +98,7 @@ def _run(parts: Parts) -> Header:
     return Header(kind="run", label=label or None, names=names, infos=infos, problem=problem)
 
 
-def _assigned(text: bytes, name: bytes) -> str | None:
+def _assigned_value(text: bytes, name: bytes) -> str | None:
     found = re.search(rb"^" + name + rb'="([^"\n]{0,400})"', text[: 1 << 17], re.M)
     return found[1].decode("utf-8", "replace").strip() if found else None
 

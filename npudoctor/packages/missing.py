@@ -30,12 +30,12 @@ class Missing:
     why: str
 
 
-def missing(chosen: PackageSet | None, node: Node, purpose: str) -> tuple[Missing, ...]:
+def find_missing(chosen: PackageSet | None, node: Node, purpose: str) -> tuple[Missing, ...]:
     """What the chosen set lacks for a purpose on a node."""
-    return tuple(_missing(chosen, node, purpose))
+    return tuple(_iterate_missing(chosen, node, purpose))
 
 
-def _missing(chosen: PackageSet | None, node: Node, purpose: str) -> Iterator[Missing]:
+def _iterate_missing(chosen: PackageSet | None, node: Node, purpose: str) -> Iterator[Missing]:
     have = {part.component for part in chosen.parts} if chosen else set()
     names = knowledge.install().named(node.families[0]) if len(node.families) == 1 else None
     cann = _version(chosen, "toolkit", "combined") or node.cann
@@ -44,10 +44,10 @@ def _missing(chosen: PackageSet | None, node: Node, purpose: str) -> Iterator[Mi
     if purpose == CONTAINERS:
         return
     if not have & {"toolkit", "combined"} and node.cann is None:
-        yield Missing(component="toolkit", published=_published("toolkit", node, names, cann), why="no CANN")
+        yield Missing(component="toolkit", published=_published_as("toolkit", node, names, cann), why="no CANN")
     if have & {"toolkit", "combined"} and not have & {"ops", "kernels"}:
         component = "ops" if _has_ops(cann) else "kernels"
-        published = _published(component, node, names, cann)
+        published = _published_as(component, node, names, cann)
         yield Missing(
             component=component, published=published, why="CANN's operators for these chips, of the same version"
         )
@@ -63,7 +63,7 @@ def _of_driver(
         support = knowledge.compatibility().hdk(cann) if cann else None
         paired = support.paired[0] if support and support.paired else None
         yield Missing(
-            component="driver", published=_published("driver", node, names, paired), why="no driver on the node"
+            component="driver", published=_published_as("driver", node, names, paired), why="no driver on the node"
         )
     if have & {"driver", "combined"} and not have & {"firmware", "hdk_bundle"}:
         rows = knowledge.combinations().driver_firmware
@@ -71,7 +71,7 @@ def _of_driver(
             (row.firmware for row in rows if row.driver.lower() == (driver or "").lower() and row.firmware), None
         )
         why = f"firmware of the HDK release of driver {driver}"
-        yield Missing(component="firmware", published=_published("firmware", node, names, seen), why=why)
+        yield Missing(component="firmware", published=_published_as("firmware", node, names, seen), why=why)
 
 
 def _of_frameworks(chosen: PackageSet | None, node: Node, cann: str | None) -> Iterator[Missing]:
@@ -91,7 +91,7 @@ def _of_frameworks(chosen: PackageSet | None, node: Node, cann: str | None) -> I
     yield Missing(component="torch_npu", published=f"torch_npu-{version}-cp{tag}-cp{tag}-{platform}.whl", why=why)
 
 
-def _published(component: str, node: Node, names: PackagesOfChip | None, version: str | None) -> str:
+def _published_as(component: str, node: Node, names: PackagesOfChip | None, version: str | None) -> str:
     row = knowledge.install().component(component)
     arch = node.arch or "<arch>"
     text = row.published or ""

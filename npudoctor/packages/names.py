@@ -109,7 +109,7 @@ def format_of(name: str) -> str | None:
     return next((ending for ending in FORMATS if lower.endswith(ending)), None)
 
 
-def unfinished(name: str) -> bool:
+def is_partial_download(name: str) -> bool:
     """Whether a browser or a downloader calls files so that it has not finished."""
     return name.lower().endswith(UNFINISHED)
 

@@ -13,7 +13,7 @@ from npudoctor import knowledge
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.facts.versions import CannVersion, DriverVersion, FirmwareVersion, Version
 from npudoctor.host import ParseError
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.knowledge.patterns import canonical_version
 from npudoctor.knowledge.tables.install import Component
 from npudoctor.packages.missing import CONTAINERS
 from npudoctor.packages.node import Node, why_not
@@ -66,9 +66,11 @@ class Plan:
     reboot: str | None = None
 
 
-def planned(chosen: PackageSet, staged: StagedPackages, node: Node, *, purpose: str, only: Sequence[str] = ()) -> Plan:
+def make_plan(
+    chosen: PackageSet, staged: StagedPackages, node: Node, *, purpose: str, only: Sequence[str] = ()
+) -> Plan:
     """The plan for one set."""
-    names = wanted(purpose, only)
+    names = wanted_parts(purpose, only)
     table = knowledge.install()
     order = table.orders["upgrade" if node.driver else "first"]
     steps: list[PlanStep] = []
@@ -101,7 +103,7 @@ def planned(chosen: PackageSet, staged: StagedPackages, node: Node, *, purpose: 
     )
 
 
-def wanted(purpose: str, only: Sequence[str] = ()) -> tuple[str, ...]:
+def wanted_parts(purpose: str, only: Sequence[str] = ()) -> tuple[str, ...]:
     """The parts to install for a purpose: CANN and Python of containers come with their images."""
     left_out = ("cann", "python") if purpose == CONTAINERS else ()
     return tuple(name for name in PARTS if name in (only or PARTS) and name not in left_out)
@@ -115,7 +117,7 @@ def _same(package: Package, staged: StagedPackages) -> list[str]:
         one.path
         for one in staged.usable
         if (one.component, one.format, one.patch) == (package.component, package.format, None)
-        and canonical(one.version or "") == canonical(package.version or "")
+        and canonical_version(one.version or "") == canonical_version(package.version or "")
         and (one.arch == package.arch or None in (one.arch, package.arch))
         and (not one.families or not package.families or set(one.families) & set(package.families))
     ]
@@ -124,7 +126,7 @@ def _same(package: Package, staged: StagedPackages) -> list[str]:
 def _step(component: str, package: Package, chosen: PackageSet, staged: StagedPackages, node: Node) -> PlanStep | str:
     """A step; else why there is none, after a `=` where the part is installed already."""
     row = knowledge.install().component(component)
-    now = _installed(component, node)
+    now = _installed_version(component, node)
     then = package.version or "?"
     if not node.driver_known and component in ("driver", "firmware", "combined"):
         return f"{row.title}: it is not known whether a driver is installed, which decides the order"
@@ -219,7 +221,7 @@ def _of_version(staged: StagedPackages, version: str) -> Iterator[Package]:
             yield one
 
 
-def _installed(component: str, node: Node) -> str | None:
+def _installed_version(component: str, node: Node) -> str | None:
     """What of a component the new one takes the place of; CANN versions are installed side by side."""
     return {"driver": node.driver, "firmware": node.firmware}.get(component) or (
         node.cann if component == "toolkit" else None
@@ -227,7 +229,7 @@ def _installed(component: str, node: Node) -> str | None:
 
 
 def _is(one: str, other: str) -> bool:
-    return canonical(one) == canonical(other)
+    return canonical_version(one) == canonical_version(other)
 
 
 def _older(then: str, now: str, component: str) -> bool:

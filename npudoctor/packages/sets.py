@@ -17,7 +17,7 @@ from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.facts.versions import CannVersion, DriverVersion, FirmwareVersion, TorchNpuVersion, Version
 from npudoctor.host import ParseError
 from npudoctor.knowledge.pairs import Confidence, Fit
-from npudoctor.knowledge.patterns import canonical, train, wheel
+from npudoctor.knowledge.patterns import canonical_version, train, wheel
 from npudoctor.knowledge.solver import Stack, solve
 from npudoctor.packages.node import Node, why_not
 from npudoctor.records import record
@@ -81,7 +81,7 @@ def package_sets(staged: StagedPackages, node: Node, *, cann: str | None = None)
     combined = itertools.islice(
         itertools.product(drivers or [_Group(())], canns or [_Group(())], [*wheels, _Group(())]), MOST
     )
-    found = [joined for groups in combined if (joined := _joined(groups, node)) is not None and joined.parts]
+    found = [joined for groups in combined if (joined := _join_groups(groups, node)) is not None and joined.parts]
     sets = tuple(_best(found))
     used = {part.path for one in sets for part in one.parts}
     known = [package for package in fitting if knowledge_of(package)]
@@ -156,7 +156,7 @@ def _canns(packages: Sequence[Package], node: Node, drivers: Sequence[_Group]) -
     toolkits: dict[str, Package] = {}
     for package in packages:
         if package.component in ("toolkit", "combined") and package.version:
-            key = f"{canonical(package.version)} {package.arch}"
+            key = f"{canonical_version(package.version)} {package.arch}"
             if key not in toolkits or (toolkits[key].component, toolkits[key].format) > (
                 package.component,
                 package.format,
@@ -168,7 +168,7 @@ def _canns(packages: Sequence[Package], node: Node, drivers: Sequence[_Group]) -
             for package in packages
             if package.component in ("ops", "kernels", "nnal")
             and package.version
-            and canonical(package.version) == canonical(toolkit.version or "")
+            and canonical_version(package.version) == canonical_version(toolkit.version or "")
             and package.arch in (None, toolkit.arch)
             and (not package.families or not families or set(package.families) & set(families))
         ]
@@ -221,10 +221,10 @@ def _belongs(torch: Package, npu: Package) -> bool:
 
 
 def _same_version(group: _Group, cann: str) -> bool:
-    return bool(group.parts) and canonical(group.parts[0].version or "") == canonical(cann)
+    return bool(group.parts) and canonical_version(group.parts[0].version or "") == canonical_version(cann)
 
 
-def _joined(groups: tuple[_Group, _Group, _Group], node: Node) -> PackageSet | None:
+def _join_groups(groups: tuple[_Group, _Group, _Group], node: Node) -> PackageSet | None:
     """The set of three groups; None where a table says that they do not go together."""
     hdk, cann, wheels = groups
     toolkit = cann.parts[0] if cann.parts else None
@@ -260,7 +260,7 @@ def _driver_fit(driver: str, cann: str) -> Fit:
     support = knowledge.compatibility().hdk(cann)
     if support is None or support.confidence is Confidence.WEAK:
         return Fit.UNKNOWN
-    fit = support.fit(driver)
+    fit = support.judge(driver)
     here, oldest = train(driver), train(support.oldest_compatible or "")
     return Fit.OUTSIDE if fit is Fit.UNKNOWN and here and oldest and here < oldest else fit
 

@@ -68,12 +68,12 @@ def reduced(words: Iterable[str]) -> tuple[str, ...]:
     return (*kept, _rest(rest)) if rest else kept
 
 
-def shown(words: Sequence[str]) -> str:
+def show_words(words: Sequence[str]) -> str:
     """A reduced command line for a person: the digest says nothing to them."""
     return re.sub(r" #[0-9a-f]{1,16}\)\Z", ")", " ".join(words))
 
 
-def labelled(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
+def label_lines(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
     """Command lines by pid, reduced, with the lowest pid that has equal arguments in place of the digest.
 
     The same for the same processes, live and recorded, and it tells even less.
@@ -82,10 +82,10 @@ def labelled(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
     first: dict[str, int] = {}
     for pid in sorted(found):
         first.setdefault("".join(found[pid][-1:]), pid)
-    return {pid: _labelled(line, first) for pid, line in found.items()}
+    return {pid: _label_line(line, first) for pid, line in found.items()}
 
 
-def _labelled(line: tuple[str, ...], first: Mapping[str, int]) -> tuple[str, ...]:
+def _label_line(line: tuple[str, ...], first: Mapping[str, int]) -> tuple[str, ...]:
     match = re.fullmatch(_REST, line[-1]) if line else None
     return (*line[:-1], _summary(int(match[1]), str(first[line[-1]]))) if match else line
 

@@ -108,12 +108,12 @@ def masked(text: str) -> str:
     """A text with `***` for values that a name before them calls secret, and for what has the shape of a credential."""
     if "-" in text:
         text = re.sub(_OPTION, _option, text)
-    return _applied(_SHAPES, _applied(_RULES, text))
+    return _apply_rules(_SHAPES, _apply_rules(_RULES, text))
 
 
 def masked_by_shape(text: str) -> str:
     """A text with `***` for what has the shape of a credential, whatever comes before it."""
-    return _applied(_SHAPES, text)
+    return _apply_rules(_SHAPES, text)
 
 
 def names_a_secret(name: str) -> bool:
@@ -122,17 +122,17 @@ def names_a_secret(name: str) -> bool:
     return any(word in small for word in (*_STRONG_WORDS, *_WEAK_WORDS)) and re.search(_TELLING, small) is not None
 
 
-def _applied(rules: tuple[tuple[tuple[str, ...], str], ...], text: str) -> str:
+def _apply_rules(rules: tuple[tuple[tuple[str, ...], str], ...], text: str) -> str:
     small = text.lower()
     for words, expression in rules:
         for word in words:
             if word in small:
-                text = re.sub(expression, _hidden, text)
+                text = re.sub(expression, _hide_value, text)
                 break
     return text
 
 
-def _hidden(match: re.Match[str]) -> str:
+def _hide_value(match: re.Match[str]) -> str:
     """What was matched with `***` for its value, in the quotes that it had, so that JSON stays JSON."""
     groups = match.groupdict()
     value = groups.get("value") or ""
@@ -150,5 +150,5 @@ def _option(match: re.Match[str]) -> str:
         return f"{match['head']}{value.partition(':')[0]}:{HIDDEN}"
     if name == "k":
         harmless = value[:1] in "/." or "://" in value or re.fullmatch(r"\d{1,4}[.,\dnr]{0,8}", value)
-        return match[0] if harmless else _hidden(match)
-    return _hidden(match) if names_a_secret(name) else match[0]
+        return match[0] if harmless else _hide_value(match)
+    return _hide_value(match) if names_a_secret(name) else match[0]

@@ -1,6 +1,6 @@
 """What of a node goes into a recording, and what does not: no secret, and of other people no more than a check needs.
 
-Kept are the variables that npudoctor's own catalogue names, and of command lines what `command_line.reduced` leaves;
+Kept are the variables that npudoctor's own catalogue names, and of command lines what `command_lines.reduced` leaves;
 those of other users' processes only where they, or others of their job, hold an NPU or a port; root's are the system's,
 not a person's. What commands and files say is masked, as it is for the facts of a live node.
 """
@@ -51,7 +51,7 @@ class LeftOut:
     files: tuple[str, ...] = ()
 
 
-def reduced(notes: Notes) -> tuple[Notes, LeftOut]:
+def reduce_notes(notes: Notes) -> tuple[Notes, LeftOut]:
     """The notes as they may be written down, and how much was left out of them."""
     environ = kept_variables(notes.environ or {}, recording=True)
     suspicious = tuple(key for key in notes.commands if masked(key) != key)
@@ -61,10 +61,10 @@ def reduced(notes: Notes) -> tuple[Notes, LeftOut]:
     if notes.about.source == "live":
         measures = {key: _in_steps(key, value) for key, value in measures.items()}
     if rows := measures.get("processes"):
-        named = _named(notes)
+        named = _pids_to_keep(notes)
         told = [_process(row, notes.user.name, named) for row in rows]
         lines = sum(bool(row.get("cmdline")) and "cmdline" not in kept for row, kept in zip(rows, told, strict=True))
-        measures["processes"] = _labelled(told)
+        measures["processes"] = _label_rows(told)
     files = {path: _content(path, content, notes) for path, content in {**_libraries(notes), **notes.files}.items()}
     kept = replace(
         notes,
@@ -88,7 +88,7 @@ def _masked_reason(why: Unavailable) -> Unavailable:
     return Unavailable(masked(why.reason), because=why.because, blocked_by=why.blocked_by)
 
 
-def _named(notes: Notes) -> frozenset[int]:
+def _pids_to_keep(notes: Notes) -> frozenset[int]:
     """The processes that a finding may name: those that have a socket, those that npu-smi lists, and their jobs."""
     pids = {row["pid"] for row in notes.measures.get("sockets") or () if row.get("pid") is not None}
     for key, done in notes.commands.items():
@@ -113,9 +113,9 @@ def _process(row: Mapping[str, Any], user: str, named: frozenset[int]) -> dict[s
     return kept
 
 
-def _labelled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _label_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The processes with pids for the digests of their arguments, so that equal states give equal recordings."""
-    lines = command_line.labelled({row["pid"]: row["cmdline"] for row in rows if row.get("cmdline")})
+    lines = command_line.label_lines({row["pid"]: row["cmdline"] for row in rows if row.get("cmdline")})
     return [{**row, "cmdline": list(lines[row["pid"]])} if row.get("cmdline") else dict(row) for row in rows]
 
 
@@ -155,7 +155,7 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
         kept = launch.parse_variables(content.decode("utf-8", "replace"))
         return "".join(f"{name}={value}\0" for name, value in sorted(kept.items())).encode() or b"\0"
     if _MOUNTS.fullmatch(path):
-        return running_containers.reduced(content.decode("utf-8", "replace")).encode()
+        return running_containers.reduce_mountinfo(content.decode("utf-8", "replace")).encode()
     source = recorded_sources.file(
         path,
         notes.asked.get(path, {path}),
@@ -167,24 +167,24 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
     if source is recorded_sources.LIBRARY or b"\0" in content:
         return content if not content or content.startswith(elf.MAGIC) else elf.known_beginning(content) or b"?"
     text = content.decode("utf-8", "surrogateescape")
-    return masked(_reduced(path, text, source, notes)).encode("utf-8", "surrogateescape")
+    return masked(_reduce_text(path, text, source, notes)).encode("utf-8", "surrogateescape")
 
 
-def _reduced(path: str, text: str, source: Source | None, notes: Notes) -> str:
+def _reduce_text(path: str, text: str, source: Source | None, notes: Notes) -> str:
     """Of the text of a file what concerns the one who asks, or what its reader understands."""
     users = {notes.user.name, "root", (notes.environ or {}).get("SUDO_USER", "")}
     if path == "/etc/passwd":
         return "".join(line for line in text.splitlines(True) if line.partition(":")[0] in users)
     if path == "/etc/group":
         return "".join(_group(line, users) for line in text.splitlines(True))
-    if (boot := next_boot.reduced(path, text)) is not None:
+    if (boot := next_boot.reduce_boot_file(path, text)) is not None:
         return boot
     if source is recorded_sources.CONDA_LIST:
         return "".join(line for line in text.splitlines(True) if line.startswith("/"))
     by_purpose = {
-        recorded_sources.STARTUP: startup_files.reduced,
-        recorded_sources.RANK_TABLE: rank_table.reduced,
-        recorded_sources.WHITELIST: hccl_whitelist.reduced,
+        recorded_sources.STARTUP: startup_files.reduce_startup_file,
+        recorded_sources.RANK_TABLE: rank_table.reduce_rank_table,
+        recorded_sources.WHITELIST: hccl_whitelist.reduce_whitelist,
     }
     reduce = by_purpose.get(source) if source else None
     return reduce(text) if reduce else text
@@ -215,6 +215,6 @@ def _group(line: str, users: Collection[str]) -> str:
 def _libraries(notes: Notes) -> dict[str, bytes]:
     """Files that were read in pieces, which are libraries, as small as what was read of them."""
     return {
-        path: elf.reduced(parts, notes.stats[path].size if path in notes.stats else 0)
+        path: elf.reduce_library(parts, notes.stats[path].size if path in notes.stats else 0)
         for path, parts in notes.parts.items()
     }

@@ -46,14 +46,14 @@ _OTHERS = ipaddress.IPv4Network("100.64.0.0/10")
 _NETWORK_6 = int(ipaddress.IPv6Address("2001:db8::"))
 
 
-def redacted(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], Pseudonyms]:
+def redact(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], Pseudonyms]:
     """The files of a recording with pseudonyms, and which pseudonym stands for what."""
     names = Pseudonyms(Found(files))
-    kept = {_renamed(name, names): names.in_file(name, content) for name, content in files.items()}
+    kept = {_rename(name, names): names.in_file(name, content) for name, content in files.items()}
     return dict(sorted(kept.items())), names
 
 
-def _renamed(name: str, names: Pseudonyms) -> str:
+def _rename(name: str, names: Pseudonyms) -> str:
     if not name.startswith("commands/"):
         return names.apply(name)
     key, _, last = name.removeprefix("commands/").rpartition("/")
@@ -95,7 +95,7 @@ class Pseudonyms:
         text = content.decode("utf-8", "surrogateescape")
         path = name.removeprefix("root")
         if name.count("/") == 0 and name.endswith(".json"):
-            changed = _mapped(json.loads(text), self.apply)
+            changed = _map_strings(json.loads(text), self.apply)
             if name == "bundle.json":
                 changed["redacted"] = True
             if name == "listings.json":
@@ -115,7 +115,7 @@ class Pseudonyms:
             said = json.loads(text)
         except ValueError:
             return self.apply(text)
-        return json.dumps(_mapped(said, self.apply)) + "\n"
+        return json.dumps(_map_strings(said, self.apply)) + "\n"
 
     def _library(self, content: bytes) -> bytes:
         """The headers of a library with its folders under pseudonyms."""
@@ -152,7 +152,7 @@ class Pseudonyms:
             moved = self._ipv4.get(identifying_fields.in_hexadecimal(text))
             return f"0x{int(ipaddress.IPv4Address(moved)):08x}" if moved else text
         if match["uuid"]:
-            return self._numbered(text.lower(), text)
+            return self._number(text.lower(), text)
         if match["mac"]:
             return self._mac(text)
         if match["dashed"]:
@@ -183,13 +183,13 @@ class Pseudonyms:
         old = sorted(map(ipaddress.IPv4Address, self._old))
         for network in _RANGES:
             inside = [one for one in old if one in network]
-            moved |= _shifted(inside, network)
+            moved |= _shift_addresses(inside, network)
         others = [one for one in old if not any(one in network for network in _RANGES)]
         heads = sorted({int(one) >> 16 for one in others})
         for number, head in enumerate(heads):
             base = ipaddress.IPv4Network((int(_OTHERS.network_address) + ((number % 64) << 16), 16))
             inside = [one for one in others if int(one) >> 16 == head]
-            moved |= _shifted(inside, base)
+            moved |= _shift_addresses(inside, base)
         return moved
 
     def _six(self, text: str) -> str:
@@ -222,7 +222,7 @@ class Pseudonyms:
         digits = f"02{number:0{len(octets) * 2 - 2}x}"
         return mark.join(digits[place : place + 2] for place in range(0, len(digits), 2))
 
-    def _numbered(self, key: str, text: str) -> str:
+    def _number(self, key: str, text: str) -> str:
         number = self._numbers.setdefault("id " + key, len(self._numbers) + 1)
         return _same_form(text, number)
 
@@ -242,7 +242,7 @@ def _is_named(address: str) -> bool:
     return one.version == 4 and not special and not address.startswith(("255.", "0."))
 
 
-def _shifted(addresses: Iterable[ipaddress.IPv4Address], network: ipaddress.IPv4Network) -> dict[str, str]:
+def _shift_addresses(addresses: Iterable[ipaddress.IPv4Address], network: ipaddress.IPv4Network) -> dict[str, str]:
     """Addresses under a network with other middle parts: moved by one difference, so that common prefixes stay."""
     inside = list(addresses)
     if not inside:
@@ -271,29 +271,31 @@ def _same_form(value: str, number: int) -> str:
     return "".join(shown)
 
 
-def applied(value: Any, apply: Callable[[str], str]) -> Any:
+def apply_to_texts(value: Any, apply: Callable[[str], str]) -> Any:
     """A model or what it consists of, with every text replaced; enumerations stay."""
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
         return apply(value)
     if isinstance(value, Model):
-        return replace(value, **{one.name: applied(getattr(value, one.name), apply) for one in fields(value)})
+        return replace(value, **{one.name: apply_to_texts(getattr(value, one.name), apply) for one in fields(value)})
     if isinstance(value, Mapping):
-        return {key: applied(one, apply) for key, one in value.items()}
+        return {key: apply_to_texts(one, apply) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(applied(one, apply) for one in value)
+        return type(value)(apply_to_texts(one, apply) for one in value)
     return value
 
 
-def _mapped(said: Any, apply: Callable[[str], str]) -> Any:
+def _map_strings(said: Any, apply: Callable[[str], str]) -> Any:
     """A JSON document with every string replaced, and of the keys those that are paths or commands."""
     if isinstance(said, str):
         return apply(said)
     if isinstance(said, dict):
-        return {apply(key) if "/" in key or " " in key else key: _mapped(value, apply) for key, value in said.items()}
+        return {
+            apply(key) if "/" in key or " " in key else key: _map_strings(value, apply) for key, value in said.items()
+        }
     if isinstance(said, list):
-        return [_mapped(one, apply) for one in said]
+        return [_map_strings(one, apply) for one in said]
     return said
 
 

@@ -8,7 +8,7 @@ from html import escape
 
 from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.report import cause, inventory
-from npudoctor.report.markup import cell, code, linked, prose
+from npudoctor.report.markup import cell, code, link_to, prose
 from npudoctor.report.text import evidence_line
 
 MOST_FINDINGS = 12
@@ -55,7 +55,7 @@ def markdown(case: Case) -> str:
         lines += [f"| {' | '.join(map(cell, row))} |" for row in rows]
     for title, text in (("Log", case.log), ("npu-smi info", case.npu_smi)):
         if text:
-            lines += ["", f"<details><summary>{title}</summary>", "", *_fenced(text), "", "</details>"]
+            lines += ["", f"<details><summary>{title}</summary>", "", *_fence(text), "", "</details>"]
     return "\n".join([*lines, "", *case.notes]).rstrip() + "\n"
 
 
@@ -71,7 +71,7 @@ def _headline(report: Report) -> str:
     first = cause.primary(report)
     if first is None:
         return cause.all_clear(report)
-    more = sum(len(cause.actionable(one, cause.action_threshold(report))) for one in report.results) - 1
+    more = sum(len(cause.actionable_findings(one, cause.action_threshold(report))) for one in report.results) - 1
     return f"{prose(first[1])} (`{first[0].check}`)" + (f" and {more} more" if more > 0 else "")
 
 
@@ -80,12 +80,12 @@ def _about(report: Report) -> str:
     parts = (host.hostname, host.container and f"{host.container} container", host.python_line)
     told = " · ".join(prose(part) for part in parts if part)
     by = f"npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
-    return f"{told}\n\n{cause.counted(report)}; {by}"
+    return f"{told}\n\n{cause.counts(report)}; {by}"
 
 
 def _findings(report: Report) -> list[tuple[Result, Finding]]:
     least = cause.action_threshold(report)
-    found = [(result, one) for result in report.results for one in cause.actionable(result, least)]
+    found = [(result, one) for result in report.results for one in cause.actionable_findings(result, least)]
     return sorted(found, key=lambda pair: -pair[1].severity.rank)
 
 
@@ -113,11 +113,11 @@ def _markdown_finding(result: Result, finding: Finding) -> list[str]:
     if finding.fix:
         lines += ["", f"Fix: `npudoctor fix {finding.fix.id}`"]
     if result.page:
-        lines += ["", f"Explained: {linked(result.check, result.page)}"]
+        lines += ["", f"Explained: {link_to(result.check, result.page)}"]
     return [*lines, ""]
 
 
-def _fenced(text: str) -> list[str]:
+def _fence(text: str) -> list[str]:
     """A program's output between fences that it cannot close; long ones are cut, and it is said."""
     lines = text.rstrip().splitlines()
     left = len(lines) - MOST_LINES

@@ -11,7 +11,7 @@ def primary(report: Report) -> tuple[Result, str] | None:
     """The most severe finding, first in catalogue order, else the first check without a result."""
     for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO):
         for result in report.results:
-            for finding in actionable(result, action_threshold(report)):
+            for finding in actionable_findings(result, action_threshold(report)):
                 if finding.severity is severity and not (
                     report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
                 ):
@@ -35,7 +35,7 @@ def _reported_elsewhere(unknown: Result, report: Report) -> tuple[Result, str] |
     """The finding of another check about the failure that left this one without a result."""
     for result in report.results:
         if result.check == unknown.reported_by:
-            return next(((result, with_subject(finding)) for finding in actionable(result)), None)
+            return next(((result, with_subject(finding)) for finding in actionable_findings(result)), None)
     return None
 
 
@@ -59,7 +59,7 @@ def _names(summary: str, where: str) -> bool:
     return number.isdigit() and number != where and re.match(rf"NPU {number}\b", summary) is not None
 
 
-def actionable(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
+def actionable_findings(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
     """The findings to act on; none of a silenced check."""
     return [finding for finding in result.open_findings if finding.severity >= least]
 
@@ -71,7 +71,7 @@ def all_clear(report: Report) -> str:
     return f"No problems found ({', '.join([f'{total} check' + 's' * (total != 1), *left_out])})"
 
 
-def silenced(report: Report) -> str:
+def silenced_note(report: Report) -> str:
     """What follows the number of problems where the site has silenced checks: ", 1 silenced"."""
     return f", {number} silenced" if (number := report.summary.get("silenced", 0)) else ""
 
@@ -82,9 +82,9 @@ def one_line(report: Report, *, room: int) -> str:
     if cause is None:
         text, rest = all_clear(report), ""
     else:
-        more = sum(len(actionable(result, action_threshold(report))) for result in report.results) - 1
+        more = sum(len(actionable_findings(result, action_threshold(report))) for result in report.results) - 1
         text, rest = f"{cause[1]} ({cause[0].check})", f" and {more} more" if more > 0 else ""
-        rest += silenced(report)
+        rest += silenced_note(report)
     return truncate("".join(letter if letter.isprintable() else " " for letter in text), room - len(rest)) + rest
 
 
@@ -95,7 +95,7 @@ def truncate(text: str, room: int) -> str:
     return text.encode()[: room - 3].decode(errors="ignore").rstrip() + "…"
 
 
-def counted(report: Report) -> str:
+def counts(report: Report) -> str:
     """How the checks ended: "60 ok, 1 warning, 2 errors, 19 skipped"."""
     numbers = {key: report.summary.get(key, 0) for key in ("warning", "error", "skipped", "silenced", "crashed")}
     plural = {key: "s" if number > 1 and key in ("warning", "error") else "" for key, number in numbers.items()}

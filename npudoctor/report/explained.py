@@ -13,7 +13,7 @@ from rich.text import Text
 
 from npudoctor.explain import fixes
 from npudoctor.explain.lines import in_short
-from npudoctor.report.look import Look, look_of, wrapped
+from npudoctor.report.look import Look, look_of, wrap
 
 LABEL = 13
 """Columns that a label takes."""
@@ -42,7 +42,7 @@ def topics(document: Mapping[str, Any], *, no_color: bool = False, width: int | 
     asked = Counter(topic["asked"] for topic in document["topics"])
     for number, topic in enumerate(document["topics"]):
         if number:
-            page.blank()
+            page.add_blank()
         if asked[topic["asked"]] > 1:
             page.several(topic["asked"], asked.pop(topic["asked"]), topic["kind"])
         {"check": page.check, "fix": page.fix, "pitfall": page.pitfall, "code": page.code}[topic["kind"]](topic)
@@ -67,7 +67,7 @@ class _Page:
     def text(self) -> str:
         return self._out.getvalue()
 
-    def blank(self) -> None:
+    def add_blank(self) -> None:
         self._console.print()
 
     def several(self, name: str, count: int, kind: str) -> None:
@@ -77,7 +77,7 @@ class _Page:
         }
         meanings = f"{name!r} has {count} meanings; the component that prints it tells which."
         self._console.print(said.get(kind, meanings), soft_wrap=True)
-        self.blank()
+        self.add_blank()
 
     def _title(self, text: str, aside: str = "", style: str = "bold") -> None:
         self._console.print(Text(text, style=style) + Text(f"  {aside}" if aside else "", style="dim"), soft_wrap=True)
@@ -92,7 +92,7 @@ class _Page:
             else Text(" ".join(line.strip() for line in text.splitlines() if line.strip()))
         )
         lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan")
-        for number, piece in enumerate(wrapped(body, max(self._width - indent - LABEL, 20), whole=True)):
+        for number, piece in enumerate(wrap(body, max(self._width - indent - LABEL, 20), whole=True)):
             piece.rstrip()
             self._console.print((lead if number == 0 else Text(" " * (indent + LABEL))) + piece, soft_wrap=True)
 
@@ -139,7 +139,7 @@ class _Page:
             said = f"{one['name']} = {one['default']:g} {one['unit']}, in [thresholds] of config.toml: {one['reason']}"
             self._item("limit", said)
         for pitfall in check["pitfalls"]:
-            self.blank()
+            self.add_blank()
             self._title(f"  {pitfall['title']}", pitfall["id"])
             self._item("cause", pitfall["cause"], indent=4)
             self._fix_steps(pitfall["mend"], root=_root(pitfall), indent=4)
@@ -218,19 +218,19 @@ class _Page:
         self._ranks(document)
         others = [*(pitfalls if answer else pitfalls[1:])[:_ALSO], *document["notices"]]
         if others:
-            self.blank()
+            self.add_blank()
             self._title("Also in the log" if answer else "Other possible causes")
             for other in others:
                 follows = "a consequence" if answer else "usually a consequence"
                 how = follows if other["follows_from_another"] else _CERTAINTY[other["certainty"]]
                 self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
         if document["codes"]:
-            self.blank()
+            self.add_blank()
             self._title("codes")
             for code in document["codes"]:
                 self._code_seen(code)
         if pitfalls and not answer:
-            self.blank()
+            self.add_blank()
             self._console.print(f"Details: npudoctor explain {pitfalls[0]['id']}", soft_wrap=True)
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
@@ -262,7 +262,7 @@ class _Page:
         several = first and first["who"] and first["of"] > 1
         if not (blamed or unexplained or several):
             return
-        self.blank()
+        self.add_blank()
         if several:
             how = f"{first['who']}, of {first['of']} that failed ({_HOW[first['known_by']]})"
             self._item("first", f"{how}: {first['shows']} ({self._where(first)})")

@@ -36,7 +36,7 @@ def render(report: Report) -> str:
     host, verdict = report.host, report.verdict.value
     facts = (host.hostname, host.os, host.kernel, host.machine, host.python_line)
     name = escape(host.hostname or "this node")
-    about = f"{cause.counted(report)}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."
+    about = f"{cause.counts(report)}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."
     lines = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',

@@ -84,7 +84,7 @@ def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
     return Look(width=max(20, min(width, 120)), color=color, unicode=encoding.startswith("utf"))
 
 
-def wrapped(text: Text, width: int, *, whole: bool = False) -> list[Text]:
+def wrap(text: Text, width: int, *, whole: bool = False) -> list[Text]:
     """The text in lines of at most `width` columns, broken between words, and a longer word after a separator.
 
     A name without a separator that is longer than a line is cut; with `whole` it has a line of its own instead.

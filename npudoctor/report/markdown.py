@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.findings import Finding, Report, Severity
 from npudoctor.report import cause, inventory
-from npudoctor.report.markup import cell, code, linked, prose
+from npudoctor.report.markup import cell, code, link_to, prose
 
 
 def render(report: Report) -> str:
@@ -18,7 +18,7 @@ def render(report: Report) -> str:
             if finding.severity > Severity.INFO and not result.silenced:
                 lines += _finding(result.check, finding)
                 lines += [f"State: {result.progress.text}", ""] if result.progress else []
-                lines += [f"Explained: {linked(result.check, result.page)}", ""] if result.page else []
+                lines += [f"Explained: {link_to(result.check, result.page)}", ""] if result.page else []
     lines += ["## Checks", "", "| check | status | remark |", "| --- | --- | --- |"]
     for result in report.results:
         remark = (
@@ -30,7 +30,7 @@ def render(report: Report) -> str:
         lines.append(f"| `{result.check}` | {result.status.value} | {cell(remark)} |")
     lines += inventory.markdown(report.inventory)
     by = f"npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
-    lines += ["", f"{cause.counted(report)}. {by}."]
+    lines += ["", f"{cause.counts(report)}. {by}."]
     return "\n".join(lines) + "\n"
 
 

@@ -39,6 +39,6 @@ def cell(text: str) -> str:
     return re.sub(r"(?<!\\)\|", r"\\|", prose(text))
 
 
-def linked(check: str, page: str) -> str:
+def link_to(check: str, page: str) -> str:
     """The page of a check: its address, else the command that prints it (a path is of the sources, which few have)."""
     return f"<{page}>" if page.startswith("https://") else code(f"npudoctor explain {check}")

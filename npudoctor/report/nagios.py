@@ -29,14 +29,14 @@ def render(report: Report) -> str:
     for result in report.results:
         lines += [
             f"{one.severity.value}: {_plain(cause.with_subject(one))} ({result.check})"
-            for one in cause.actionable(result)
+            for one in cause.actionable_findings(result)
         ]
         if result.leaves_undetermined:
             lines.append(f"unknown: {_plain(result.reason or result.title)} ({result.check})")
     return "\n".join(lines) + "\n"
 
 
-def unknown(problem: str) -> str:
+def render_unknown(problem: str) -> str:
     """The output where the checks could not run at all."""
     return f"UNKNOWN - {_plain(problem)}\n"
 

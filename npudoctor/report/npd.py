@@ -23,6 +23,6 @@ def render(report: Report) -> str:
     return cause.one_line(report, room=MESSAGE_BYTES) + "\n"
 
 
-def unknown(problem: str) -> str:
+def render_unknown(problem: str) -> str:
     """The output where the checks could not run at all."""
     return cause.truncate(" ".join(problem.split()), MESSAGE_BYTES) + "\n"

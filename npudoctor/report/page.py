@@ -16,7 +16,7 @@ from rich.text import Text
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
 from npudoctor.records import replace
 from npudoctor.report import cause, inventory
-from npudoctor.report.look import wrapped
+from npudoctor.report.look import wrap
 from npudoctor.report.text import (
     LONG_COMMAND,
     NARROW,
@@ -25,7 +25,7 @@ from npudoctor.report.text import (
     Printer,
     evidence_line,
     subjects_line,
-    unchecked,
+    unchecked_note,
     why_quiet,
 )
 
@@ -82,7 +82,7 @@ class _Page(Printer):
         problems = _problems(report)
         self._headline(report, sum(map(len, problems)))
         self._node(report)
-        self._blank()
+        self._add_blank()
         for number, alike in enumerate(problems):
             self._problem(alike, in_full=number < MOST_IN_FULL)
         unknown = self._without_result(report, told=not problems)
@@ -93,13 +93,13 @@ class _Page(Printer):
             said = Text(f" fixed by npudoctor and verified: {names}{more} (npudoctor history)")
             self._line("", self._mark("ok") + said, hang=2)
         if problems or unknown or fixed:
-            self._blank()
+            self._add_blank()
         self._groups(report.results)
-        self._blank()
+        self._add_blank()
         self._closing(report)
         return self._out.getvalue()
 
-    def _blank(self) -> None:
+    def _add_blank(self) -> None:
         if self._airy:
             self._console.print()
 
@@ -110,11 +110,13 @@ class _Page(Printer):
             said = cause.all_clear(report)
         elif problems:
             said = f"{problems} problem{'s' * (problems != 1)} found"
-            if later := sum(len(cause.actionable(one, cause.action_threshold(report))) for one in _waiting(report)):
+            if later := sum(
+                len(cause.actionable_findings(one, cause.action_threshold(report))) for one in _waiting(report)
+            ):
                 said += f", {later} of them fixed: in force later"
             if unknown:
                 said += f", {unknown} check{'s' * (unknown != 1)} without a result"
-            said += cause.silenced(report)
+            said += cause.silenced_note(report)
         else:
             said = f"{first[1]} ({first[0].check})"
         self._line("", self._mark(_kind(report)) + Text(f" {said}", style="bold"), hang=2)
@@ -150,9 +152,9 @@ class _Page(Printer):
         if not in_full:
             return
         if finding.evidence:
-            self._labelled("evidence", self._shortest(finding.evidence, finding.summary))
+            self._add_labelled("evidence", self._shortest(finding.evidence, finding.summary))
         if result.progress is not None and result.progress.fix:
-            self._labelled("state", result.progress.text)
+            self._add_labelled("state", result.progress.text)
         if result.waits:
             return
         if finding.fix:
@@ -160,14 +162,14 @@ class _Page(Printer):
             return
         if self._whole:
             if finding.hint:
-                self._labelled("do", self._in_short(finding.hint))
+                self._add_labelled("do", self._in_short(finding.hint))
             for command in finding.commands:
                 self._command("  ", command)
             return
         if finding.hint:
             said = self._in_short(finding.hint)
             if said not in self._told and (self._rows(said) <= self._advice or not finding.commands):
-                self._labelled("do", said)
+                self._add_labelled("do", said)
                 self._told.add(said)
         if finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):
             self._command("  ", _one_of(finding.commands))
@@ -199,11 +201,11 @@ class _Page(Printer):
             self._line("", self._mark("undetermined") + head + names, hang=2)
         return len(reasons)
 
-    def _labelled(self, label: str, text: str) -> None:
+    def _add_labelled(self, label: str, text: str) -> None:
         self._line(Text(f"  {label.ljust(_LABEL)}", style="cyan"), text)
 
     def _rows(self, text: str) -> int:
-        return len(wrapped(Text(text), max(self._look.width - 2 - _LABEL, 12)))
+        return len(wrap(Text(text), max(self._look.width - 2 - _LABEL, 12)))
 
     def _shortest(self, evidence: Sequence[Evidence], summary: str) -> str:
         """The first piece of evidence that takes few rows, if need be without what was expected or the summary says."""
@@ -258,8 +260,8 @@ class _Page(Printer):
     # The end
 
     def _closing(self, report: Report) -> None:
-        text = f"{cause.counted(report)} in {report.duration_s:.1f} s."
-        if left := unchecked(report):
+        text = f"{cause.counts(report)} in {report.duration_s:.1f} s."
+        if left := unchecked_note(report):
             text += f" Not checked: {left}."
         first = cause.primary(report)
         if first is None:
@@ -289,7 +291,7 @@ def _sentences(text: str) -> list[str]:
 def _problems(report: Report) -> list[list[tuple[Result, Finding]]]:
     """The findings to act on, those of one kind together; the most severe first."""
     least = cause.action_threshold(report)
-    found = [(result, one) for result in report.results for one in cause.actionable(result, least)]
+    found = [(result, one) for result in report.results for one in cause.actionable_findings(result, least)]
     found.sort(key=lambda pair: -pair[1].severity.rank)
     kinds: dict[tuple[str, str, Severity], list[tuple[Result, Finding]]] = {}
     for number, pair in enumerate(found):

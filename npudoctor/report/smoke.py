@@ -9,7 +9,7 @@ from itertools import groupby
 from rich.text import Text
 
 from npudoctor.findings import Finding, Result, Severity, Status
-from npudoctor.report.look import wrapped
+from npudoctor.report.look import wrap
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
 from npudoctor.smoke.coverage import coverage
 from npudoctor.smoke.events import Bandwidth, Cause, Excluded, RankReport, SmokeReport
@@ -57,15 +57,15 @@ def headline(report: SmokeReport) -> str:
     PASS stands for exit code 0 alone.
     """
     word = {0: "PASS", 3: "INCOMPLETE"}.get(report.exit_code, "FAIL")
-    tested = _tested(report)
+    tested = _count_tested(report)
     passed = word == "PASS"
     if report.plan is not None and report.plan.chosen_by is not None and report.plan.device == "npu":
         tested += f" ({report.plan.chosen_by})"
     parts = [tested if passed or report.plan is None or report.plan.device == "cpu" else f"{tested} tested"]
     plan = report.plan
     named = [one for one in plan.excluded if plan.chosen_by is None or one.check is not None] if plan else []
-    parts += [f"{npus} excluded ({reason})" for npus, reason in _alike(named)]
-    parts += [f"{npus} unhealthy ({reason})" for npus, reason in _alike(report.unhealthy)]
+    parts += [f"{npus} excluded ({reason})" for npus, reason in _group_excluded(named)]
+    parts += [f"{npus} unhealthy ({reason})" for npus, reason in _group_excluded(report.unhealthy)]
     text = f"{word}: {', '.join(parts)}"
     worst = [
         finding
@@ -81,7 +81,7 @@ def headline(report: SmokeReport) -> str:
     return text
 
 
-def _tested(report: SmokeReport) -> str:
+def _count_tested(report: SmokeReport) -> str:
     """How many NPUs, or ranks on the CPU."""
     if report.plan is None or report.plan.device == "cpu":
         ranks = report.plan.world_size if report.plan is not None else len(report.ranks)
@@ -98,7 +98,7 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _alike(excluded: Sequence[Excluded]) -> list[tuple[str, str]]:
+def _group_excluded(excluded: Sequence[Excluded]) -> list[tuple[str, str]]:
     """The NPUs with the same reason together."""
     reasons = dict.fromkeys(one.reason for one in excluded)
     return [(" and ".join(one.npu for one in excluded if one.reason == reason), reason) for reason in reasons]
@@ -158,7 +158,7 @@ class _Page:
 
     def _line(self, lead: str, text: str | Text) -> None:
         body = text if isinstance(text, Text) else Text(text)
-        for number, piece in enumerate(wrapped(body, max(self._look.width - len(lead), 12))):
+        for number, piece in enumerate(wrap(body, max(self._look.width - len(lead), 12))):
             piece.rstrip()
             self._console.print(Text(lead if number == 0 else " " * len(lead)) + piece, soft_wrap=True)
 
@@ -227,7 +227,7 @@ class _Page:
         more = f" and {len(results) - 1} more" if len(results) > 1 else ""
         mark = Text(f"  {self._glyphs[result.status.value]} ", style=STYLES[result.status.value])
         name = Text(f"{f'{result.check}{more}':<18}  ", style="dim" if skipped else "")
-        lines = wrapped(Text(about or "", style="dim"), max(self._look.width - 4 - name.cell_len, 20))
+        lines = wrap(Text(about or "", style="dim"), max(self._look.width - 4 - name.cell_len, 20))
         for number, line in enumerate(lines or [Text("")]):
             line.rstrip()
             self._console.print(

@@ -16,7 +16,7 @@ from npudoctor.report.look import GLYPHS as GLYPHS
 from npudoctor.report.look import STYLES as STYLES
 from npudoctor.report.look import Look as Look
 from npudoctor.report.look import look_of as look_of
-from npudoctor.report.look import wrapped
+from npudoctor.report.look import wrap
 
 _QUIET = frozenset({Status.SKIPPED, Status.SILENCED})
 
@@ -62,7 +62,7 @@ class Printer:
         hang = len(lead) if hang is None else hang
         if len(body) > LONGEST_PARAGRAPH:
             body = body[:LONGEST_PARAGRAPH] + Text("…" if self._look.unicode else "...")
-        pieces = wrapped(body, max(self._look.width - hang, 12))
+        pieces = wrap(body, max(self._look.width - hang, 12))
         for number, piece in enumerate(pieces):
             piece.rstrip()
             start = lead if number == 0 else " " * hang
@@ -77,8 +77,8 @@ class Printer:
 
     def _closing(self, report: Report) -> None:
         """How the checks ended, and what to do first."""
-        text = f"{cause.counted(report)} in {report.duration_s:.1f} s."
-        if left := unchecked(report):
+        text = f"{cause.counts(report)} in {report.duration_s:.1f} s."
+        if left := unchecked_note(report):
             text += f" Not checked: {left}."
         advice, command = self._next_step(report)
         self._line("", f"{text} {advice}")
@@ -90,11 +90,11 @@ class Printer:
         first = cause.primary(report)
         if first is None:
             return "Nothing to fix.", None
-        result, _ = cause.primary(_unfixed(report)) or first
+        result, _ = cause.primary(_unfixed_report(report)) or first
         if result.waits:
             return self._later(report)
         worst = max(
-            cause.actionable(result, cause.action_threshold(report)),
+            cause.actionable_findings(result, cause.action_threshold(report)),
             key=lambda finding: finding.severity.rank,
             default=None,
         )
@@ -128,7 +128,7 @@ class _List(Printer):
     def render(self, report: Report) -> str:
         self._headline(report)
         self._node(report)
-        self._broken([result for result in report.results if _is_broken(result, cause.action_threshold(report))])
+        self._add_problems([result for result in report.results if _is_broken(result, cause.action_threshold(report))])
         for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
             self._group(group, list(results))
         self._console.print()
@@ -144,7 +144,10 @@ class _List(Printer):
         if first:
             result, summary = first
             line += Text(f"{summary} ", style="bold") + Text(f"({result.check})", style="dim")
-            more = sum(len(cause.actionable(other, cause.action_threshold(report))) for other in report.results) - 1
+            more = (
+                sum(len(cause.actionable_findings(other, cause.action_threshold(report))) for other in report.results)
+                - 1
+            )
             if more > 0:
                 line += Text(f" and {more} more", style="dim")
         else:
@@ -165,7 +168,7 @@ class _List(Printer):
         ):
             self._line("  ", Text(self._dot.join(part for part in parts if part), style="dim"))
 
-    def _broken(self, results: Sequence[Result]) -> None:
+    def _add_problems(self, results: Sequence[Result]) -> None:
         """The findings to act on, in detail and before everything else; the most severe first."""
         opened = sorted(results, key=lambda result: -result.worst.rank if result.worst else 0)
         self._opened = frozenset(result.check for result in opened)
@@ -231,7 +234,7 @@ class _List(Printer):
             self._line("    ", about)
         else:
             name.pad_right(width - len(result.check) + 2)
-            pieces = wrapped(about, max(self._look.width - width - 6, 12))
+            pieces = wrap(about, max(self._look.width - width - 6, 12))
             for number, piece in enumerate(pieces):
                 piece.rstrip()
                 self._console.print((head + name if number == 0 else Text(" " * (width + 6))) + piece, soft_wrap=True)
@@ -297,7 +300,7 @@ def fix_command(id: str, node: str) -> str:
     return f"npudoctor fix {id} {node}".strip()
 
 
-def _unfixed(report: Report) -> Report:
+def _unfixed_report(report: Report) -> Report:
     """The report with the problems that are still to fix; the others wait for a login or a boot."""
     if report.verdict is Verdict.UNDETERMINED:
         return report
@@ -305,7 +308,7 @@ def _unfixed(report: Report) -> Report:
 
 
 def _is_broken(result: Result, least: Severity) -> bool:
-    return result.status is Status.CRASHED or bool(cause.actionable(result, least))
+    return result.status is Status.CRASHED or bool(cause.actionable_findings(result, least))
 
 
 def _kind(result: Result) -> str:
@@ -320,7 +323,7 @@ def why_quiet(result: Result) -> str:
     return f"see {result.blocked_by}" if result.skip is Skip.BLOCKED else result.reason or ""
 
 
-def unchecked(report: Report) -> str:
+def unchecked_note(report: Report) -> str:
     """How many checks lacked privileges, and how many the recording; they are reported, but fail nothing."""
     kinds = {"no-right": "for lack of privileges", "not-recorded": "not in this recording"}
     counts = {

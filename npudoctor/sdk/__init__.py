@@ -60,10 +60,9 @@ from npudoctor.steps.files import (
     writing,
 )
 from npudoctor.steps.installers import InstallPackage
-from npudoctor.steps.os_packages import SystemPackages
-from npudoctor.steps.os_packages import installed as installed_packages
+from npudoctor.steps.os_packages import SystemPackages, installed_packages
 from npudoctor.steps.packages import KeepPackages
-from npudoctor.steps.signatures import verified as verified_signature
+from npudoctor.steps.signatures import verify as verified_signature
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
 

@@ -122,7 +122,7 @@ class Check:
         return self.function(*facts, **named)
 
 
-def described(id: str, function: Callable[..., Any]) -> tuple[str, str]:
+def describe(id: str, function: Callable[..., Any]) -> tuple[str, str]:
     """The title and the reason of a check or a fix, from its docstring; raises ValueError."""
     subject, dot, thing = id.partition(".")
     if not (subject and dot and thing):
@@ -162,8 +162,8 @@ def check(
 
         warnings.warn(f"{id}: write explained_by instead of yields_to", DeprecationWarning, stacklevel=2)
 
-    def made(function: Callable[..., Iterator[Finding]]) -> Check:
-        title, why = described(id, function)
+    def make_check(function: Callable[..., Iterator[Finding]]) -> Check:
+        title, why = describe(id, function)
         return Check(
             id=id,
             title=title,
@@ -178,4 +178,4 @@ def check(
             function=function,
         )
 
-    return made
+    return make_check

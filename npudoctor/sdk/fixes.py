@@ -10,7 +10,7 @@ from typing import Any
 from npudoctor import injection
 from npudoctor.injection import Need
 from npudoctor.records import record
-from npudoctor.sdk.checks import described
+from npudoctor.sdk.checks import describe
 from npudoctor.steps import Note, Step
 
 
@@ -96,8 +96,8 @@ def fix(
     if checks is None:
         raise TypeError(f"{id}: @fix requires resolves, the checks that the fix resolves; () for none")
 
-    def made(function: Callable[..., Iterator[Step | Note]]) -> Fix:
-        title, why = described(id, function)
+    def make_fix(function: Callable[..., Iterator[Step | Note]]) -> Fix:
+        title, why = describe(id, function)
         return Fix(id=id, title=title, why=why, resolves=checks, risk=risk, effect=effect, root=root, function=function)
 
-    return made
+    return make_fix

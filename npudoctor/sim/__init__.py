@@ -29,7 +29,7 @@ def simulate(name_or_path: str) -> SimulatedHost:
     if not (os.sep in path or path.endswith(".toml")):
         path = _path(name_or_path)
         if not os.path.exists(path):
-            raise _unknown(name_or_path)
+            raise _unknown_scenario(name_or_path)
     try:
         return machine.build(scenario.load(path), os.path.basename(path).removesuffix(".toml"))
     except ScenarioError as problem:
@@ -54,7 +54,7 @@ def _path(name: str) -> str:
     return os.path.join(_FOLDER, f"{name}.toml")
 
 
-def _unknown(name: str) -> ScenarioError:
+def _unknown_scenario(name: str) -> ScenarioError:
     import difflib
 
     known = sorted(entry.removesuffix(".toml") for entry in os.listdir(_FOLDER) if entry.endswith(".toml"))

@@ -67,7 +67,7 @@ class Commands(Mapping[str, Completed]):
         if tool == "npu-smi":
             yield from _npu_smi_keys(self._node)
         elif tool == "hccn_tool":
-            numbers = [chip.phy_id for chip in self._node.seen("device-node")]
+            numbers = [chip.phy_id for chip in self._node.chips_at("device-node")]
             yield from (f"hccn_tool -i {number} -{what} -g" for number in numbers for what in hccn.QUERIES)
         elif tool == "modinfo":
             names = driver.MODULES if self._node.has_driver else ()
@@ -117,7 +117,9 @@ class Commands(Mapping[str, Completed]):
             return npu_smi_pages.BOARD_TYPE
         manager = "/dev/davinci_manager"
         reachable = self._tree.exists(manager) and {"r", "w"} <= set(self._tree.stat(manager).access)
-        return None if reachable and self._node.seen("npu-smi") and fault != "no-device" else npu_smi_pages.NO_DEVICE
+        return (
+            None if reachable and self._node.chips_at("npu-smi") and fault != "no-device" else npu_smi_pages.NO_DEVICE
+        )
 
     def _hccn_tool(self, words: list[str]) -> Completed:
         if self._node.user.uid and not self._node.scenario.driver.hccn_for_all:
@@ -198,10 +200,10 @@ def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
 def _topology(node: Node) -> str | tuple[str, int]:
     """The matrix, or what one lost NPU, or /sys without PCI devices, makes of it; an A3 leaves a lost NPU out."""
     if node.product.family == "310P":
-        return npu_smi_pages.unsupported("topo")
+        return npu_smi_pages.answer_unsupported("topo")
     if node.scenario.topology.form == "unreadable":
-        return npu_smi_pages.refused("")
-    if node.lost() and node.product.family != "A3":
+        return npu_smi_pages.refuse("")
+    if node.lost_npus() and node.product.family != "A3":
         return npu_smi_pages.NO_TOPOLOGY
     return npu_smi.topology(node)
 

@@ -156,10 +156,10 @@ def install_info(node: Node) -> str:
 def devices(node: Node) -> dict[str, Overlay]:
     """The device nodes with mode, owner and number."""
     box = node.scenario.container
-    seen = [chip.phy_id if chip.slice_number is None else chip.slice_number for chip in node.seen("device-node")]
+    seen = [chip.phy_id if chip.slice_number is None else chip.slice_number for chip in node.chips_at("device-node")]
     numbers = {f"/dev/davinci{number}": f"236:{number}" for number in seen}
     if box is None:
-        there = [number for chip in node.seen("device-node") for number in chip.slice_numbers]
+        there = [number for chip in node.chips_at("device-node") for number in chip.slice_numbers]
         numbers |= {f"/dev/vdavinci{number}": f"235:{number}" for number in there}
     if box is None or box.managers:
         numbers |= {f"/dev/{name}": f"{237 + place}:0" for place, name in enumerate(managers(node))}

@@ -21,7 +21,7 @@ def gateway_of(chip: Chip) -> str:
     return chip.address.rpartition(".")[0] + ".1" if chip.gateway is None else chip.gateway
 
 
-def detected(chip: Chip) -> str:
+def detect_address(chip: Chip) -> str:
     """The address that the chip pings, where nothing else is said that of its gateway."""
     return gateway_of(chip) if chip.netdetect is None else chip.netdetect
 
@@ -70,7 +70,9 @@ _QUERIES: dict[str, Callable[[Chip], str]] = {
     "ip": _ip,
     "gateway": _gateway,
     "net_health": lambda chip: f"net health status: {chip.net_health if chip.link == 'UP' else 'Fault'}\n",
-    "netdetect": lambda chip: f"netdetect address: {detected(chip)}\n" if chip.address and detected(chip) else "",
+    "netdetect": lambda chip: (
+        f"netdetect address: {detect_address(chip)}\n" if chip.address and detect_address(chip) else ""
+    ),
     "tls": _tls,
     "speed": lambda _: "Speed: 200000 Mb/s\n",
     "fec": lambda chip: f"fec mode: {chip.fec}\n",
@@ -83,7 +85,7 @@ QUERIES = (*_QUERIES, "vnic")
 
 def query(node: Node, device: int, what: str) -> tuple[str, int]:
     """`hccn_tool -i DEVICE -WHAT -g`: its text and exit status."""
-    chip = next((chip for chip in node.seen("device-node") if chip.phy_id == device), None)
+    chip = next((chip for chip in node.chips_at("device-node") if chip.phy_id == device), None)
     if chip is None:
         return OUT_OF_RANGE
     if not node.product.has_nic:
@@ -102,7 +104,7 @@ def query(node: Node, device: int, what: str) -> tuple[str, int]:
 
 def switch_tls(node: Node, device: int, to: str) -> tuple[str, int]:
     """`hccn_tool -i DEVICE -tls -s enable 0|1`."""
-    chip = next((chip for chip in node.seen("device-node") if chip.phy_id == device), None)
+    chip = next((chip for chip in node.chips_at("device-node") if chip.phy_id == device), None)
     if chip is None:
         return OUT_OF_RANGE
     if to not in ("0", "1") or not node.product.has_nic:
@@ -113,7 +115,7 @@ def switch_tls(node: Node, device: int, to: str) -> tuple[str, int]:
 
 def set_address(node: Node, words: list[str], text: str) -> tuple[str, int, str]:
     """`hccn_tool -i DEVICE -ip|-gateway|-netdetect -s ...`: text, exit status, and /etc/hccn.conf, which it writes."""
-    chip = next((chip for chip in node.seen("device-node") if str(chip.phy_id) == words[1]), None)
+    chip = next((chip for chip in node.chips_at("device-node") if str(chip.phy_id) == words[1]), None)
     told = dict(zip(words[4::2], words[5::2], strict=False))
     what = words[2].removeprefix("-")
     if chip is None or not node.product.has_nic or node.user.uid:

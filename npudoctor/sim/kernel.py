@@ -41,10 +41,10 @@ def accept(key: str, written: str, old: str) -> str:
     if key == PORT_RANGE:
         numbers = [int(part) for part in written.split() if part.isdecimal()]
         if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1] <= 65535:
-            raise _refused()
+            raise _refusal()
         return f"{numbers[0]}\t{numbers[1]}"
     if old.lstrip("-").isdecimal() and not re.fullmatch(r"-?\d+", written.strip()):
-        raise _refused()
+        raise _refusal()
     return written.strip()
 
 
@@ -58,7 +58,7 @@ def _ports(written: str) -> set[int]:
         if rest.startswith("-"):
             high, rest = _number(rest[1:], ",\n")
         if high < low:
-            raise _refused()
+            raise _refusal()
         found.update(range(low, high + 1))
         rest = rest[1:].lstrip("\n")
     return found
@@ -67,14 +67,14 @@ def _ports(written: str) -> set[int]:
 def _number(text: str, ends: str) -> tuple[int, str]:
     match = re.match(_NUMBER, text)
     if match is None or match.end() >= _LONGEST_NUMBER:
-        raise _refused()
+        raise _refusal()
     rest = text[match.end() :]
     word = match[0].lower()
     base = 16 if word.startswith("0x") else 8 if word.startswith("0") else 10
     if (rest and rest[0] not in ends) or int(word, base) > 65535:
-        raise _refused()
+        raise _refusal()
     return int(word, base), rest
 
 
-def _refused() -> OSError:
+def _refusal() -> OSError:
     return OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -157,7 +157,7 @@ def _line(line: str, found: dict[str, str], node: Node, host: SimulatedHost, dep
         for word in words[1:]:
             name, equals, value = word.partition("=")
             if equals:
-                found[name] = _expanded(value, found)
+                found[name] = _expand(value, found)
     elif words[:1] == ["unset"]:
         for name in words[1:]:
             found.pop(name, None)
@@ -165,7 +165,7 @@ def _line(line: str, found: dict[str, str], node: Node, host: SimulatedHost, dep
         _source(words[1].replace("$HOME", node.home), found, node, host, depth + 1)
 
 
-def _expanded(value: str, found: dict[str, str]) -> str:
+def _expand(value: str, found: dict[str, str]) -> str:
     """A value with the variables in it: ${NAME:+$NAME:}, ${NAME}, $NAME."""
     value = re.sub(r"\$\{(\w+):\+\$\1:\}", lambda match: f"{found[match[1]]}:" if found.get(match[1]) else "", value)
     return re.sub(r"\$\{?(\w+)\}?", lambda match: found.get(match[1], ""), value)

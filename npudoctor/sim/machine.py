@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from npudoctor.host import About, Completed
 from npudoctor.host.recording.canned import USUAL_PATH
 from npudoctor.host.simulated.host import SimulatedHost
-from npudoctor.host.simulated.tree import Content, MemoryStore, Overlay, normal
+from npudoctor.host.simulated.tree import Content, MemoryStore, Overlay, normalise
 from npudoctor.host.simulated.tree_changes import ChangingTree
 from npudoctor.records import replace
 from npudoctor.sim import cann, driver, hccn, login, system
@@ -93,7 +93,7 @@ class Machine:
                 self._tree.write(CONF, conf, mode=None if there else 0o644)
             return Completed(returncode=status, stdout=said, seconds=0.1)
         if words[:2] == ["-m", "venv"] and tool.startswith("python"):
-            made = Pip(self._target.venv(normal(words[-1])))
+            made = Pip(self._target.venv(normalise(words[-1])))
             self._made[made.target.prefix] = made
             self._lay(made.target)
             return Completed(returncode=0, seconds=3.0)
@@ -208,11 +208,11 @@ def _tree(node: Node, target: Target) -> ChangingTree:
         "/proc/1": _first_process(node),
         **(driver.devices(node) if node.has_driver else {}),
     }
-    files = {normal(path): content for path, content in _files(node, target)}
+    files = {normalise(path): content for path, content in _files(node, target)}
     for path in node.scenario.remove:
         for known in (files, links, stats):
-            _without(known, normal(path))
-    files |= {normal(path): content for path, content in node.scenario.files.items()}  # a directory in its place
+            _without(known, normalise(path))
+    files |= {normalise(path): content for path, content in node.scenario.files.items()}  # a directory in its place
     for path in files:
         if re.fullmatch(_EXECUTABLES, path):
             stats[path] = Overlay(mode=0o755)

@@ -87,7 +87,7 @@ def _interfaces(node: Node) -> list[dict[str, Any]]:
 def _sockets(node: Node) -> list[dict[str, Any]]:
     return [
         {"family": "inet", "type": "tcp", "laddr": place, "status": "LISTEN", "pid": process.pid}
-        for process in node.living()
+        for process in node.living_processes()
         for place in process.listen
     ]
 
@@ -103,7 +103,7 @@ def _processes(node: Node) -> list[dict[str, Any]]:
             "cmdline": list(process.cmdline),
             "create_time": process.started,
         }
-        for process in sorted(node.living(), key=lambda process: process.pid)
+        for process in sorted(node.living_processes(), key=lambda process: process.pid)
     ]
 
 
@@ -120,7 +120,7 @@ def _pci(node: Node) -> list[dict[str, Any]]:
             "numa_node": chip.numa_node,
             "driver": "devdrv_device_driver" if node.has_driver else None,
         }
-        for chip in node.seen("pci")
+        for chip in node.chips_at("pci")
     }
     return [found[slot] for slot in sorted(found)]
 

@@ -142,7 +142,7 @@ class Node:
         """How many logical CPUs there are."""
         return 1 + max(int(span.rpartition("-")[2]) for span in self.product.numa_nodes.values())
 
-    def seen(self, where: str) -> list[Chip]:
+    def chips_at(self, where: str) -> list[Chip]:
         """The chips that are seen at a place: pci, npu-smi or device-node; a container has what is passed into it."""
         chips = [chip for chip in self.chips if where not in chip.missing]
         if where == "npu-smi" and self.product.family == "A3":  # an NPU that has lost a die has lost both
@@ -156,14 +156,16 @@ class Node:
     def cards(self, where: str = "npu-smi") -> dict[int, list[Chip]]:
         """The chips that are seen, by npu-smi's id of their NPU."""
         cards: dict[int, list[Chip]] = {}
-        for chip in self.seen(where):
+        for chip in self.chips_at(where):
             cards.setdefault(chip.npu, []).append(chip)
         return cards
 
-    def lost(self) -> list[int]:
+    def lost_npus(self) -> list[int]:
         """The NPUs that the driver has on the bus and npu-smi does not show."""
         there = self.cards()
-        return list(dict.fromkeys(chip.npu for chip in self.seen("pci") if chip.npu not in there and self._here(chip)))
+        return list(
+            dict.fromkeys(chip.npu for chip in self.chips_at("pci") if chip.npu not in there and self._here(chip))
+        )
 
     def _here(self, chip: Chip) -> bool:
         box = self.scenario.container
@@ -192,7 +194,7 @@ class Node:
         """How busy the AI cores are, in percent: idle again when no process is left on the chip."""
         return chip.aicore_pct if self.holders(chip) or not self.scenario.job else 0
 
-    def living(self) -> Iterator[Running]:
+    def living_processes(self) -> Iterator[Running]:
         """The processes that the node's kernel knows."""
         return (process for process in self.processes.values() if not process.dead)
 

@@ -178,7 +178,7 @@ _LEGEND_A3 = (("SIO", "Path traversing the SIO bus"), ("HCCS_SW", "Connection tr
 def topology(node: Node) -> str:
     """The matrix of `npu-smi info -t topo` with its legend."""
     said = node.scenario.topology
-    chips = node.seen("npu-smi")
+    chips = node.chips_at("npu-smi")
     names = [_name(node, chip) for chip in chips]
     with_affinity = any(chip.affinity for chip in chips)
     nics = range(4) if release_of(node.driver.version) >= (26,) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from npudoctor.sim.node import Chip, Node
-from npudoctor.sim.npu_smi_pages import UNFINISHED, Pair, page_of, unsupported
+from npudoctor.sim.npu_smi_pages import UNFINISHED, Pair, answer_unsupported, page_of
 from npudoctor.sim.releases import digest
 
 _CELLS = (8, 18, 15, 53)
@@ -21,7 +21,7 @@ def info(node: Node) -> str:
     lines.append(_row(_CELLS, "NPU ID", "Name", "Health", _columns("Power(W)", "Temp(C)", "Hugepages-Usage(page)")))
     lines.append(_row(_CELLS, "", "", "Bus-Id", _columns("NPU Util(%)", "Memory-Usage(MB)", "HBM-Usage(MB)")))
     lines.append(double)
-    for chip in node.seen("npu-smi"):
+    for chip in node.chips_at("npu-smi"):
         answers = not chip.silent
         power, celsius = f"{answers * (chip.power_w or 0):.1f}", str(answers * chip.temp_c)
         hbm = f"{answers * node.hbm_used_mb(chip):<6}/ {answers * chip.hbm_total_mb}"
@@ -39,7 +39,7 @@ def info(node: Node) -> str:
 def _processes(node: Node, inner: int, double: str) -> Iterator[str]:
     yield _row(_PROCESS_CELLS, "NPU ID", "Process id", "Process name", "Process memory(MB)")
     yield double
-    for chip in node.seen("npu-smi"):
+    for chip in node.chips_at("npu-smi"):
         for process, memory in node.holders(chip):
             yield _row(_PROCESS_CELLS, str(chip.npu), str(process.pid), process.name[:15], str(memory))
         if not node.holders(chip):
@@ -61,8 +61,8 @@ def _columns(first: str, second: str, third: str) -> str:
 
 def listing(node: Node) -> str:
     """`npu-smi info -l`: no number of chips, but the product and its serial number."""
-    chips = node.seen("npu-smi")
-    blocks = [page_of([("Total Count", len(chips) + len(node.lost()))])]
+    chips = node.chips_at("npu-smi")
+    blocks = [page_of([("Total Count", len(chips) + len(node.lost_npus()))])]
     for chip in chips:
         serial = f"sn-{digest(node.scenario.hostname + chip.bus_id) % 10**6:06}"
         blocks.append(page_of([("NPU ID", chip.npu), ("Product Name", "A5 PCIe Card"), ("Serial Number", serial)]))
@@ -72,7 +72,7 @@ def listing(node: Node) -> str:
 def mapping(node: Node) -> str:
     """`npu-smi info -m`: with slots, and without logic ids and MCUs."""
     titles = ("NPU ID", "Slot ID", "Chip ID", "Chip Phy-ID", "Chip Name")
-    numbers = ((chip.npu, chip.npu + 1, 0, chip.phy_id, node.product.chip) for chip in node.seen("npu-smi"))
+    numbers = ((chip.npu, chip.npu + 1, 0, chip.phy_id, node.product.chip) for chip in node.chips_at("npu-smi"))
     rows: list[tuple[object, ...]] = [titles, *numbers]
     return "".join("\t" + "".join(f"{cell:<31}" for cell in row).rstrip() + "\n" for row in rows)
 
@@ -81,9 +81,9 @@ def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
     """`npu-smi info -t KIND -i NPU`, of an NPU that there is: its text and exit status."""
     if chip is not None:
         return "This device does not support input parameter of -c.\n", 0
-    one = next(one for one in node.seen("npu-smi") if one.npu == npu)
+    one = next(one for one in node.chips_at("npu-smi") if one.npu == npu)
     if kind not in _PAGES:
-        return unsupported(kind)
+        return answer_unsupported(kind)
     head = page_of([("NPU ID", npu)], _WIDTH.get(kind, 30))
     if one.silent and kind != "board":
         return f'{head}Failed to query "{kind}" info.\n', 210

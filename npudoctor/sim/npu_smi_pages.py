@@ -50,17 +50,17 @@ NO_TOPOLOGY = ('Failed to query "topo" info.\nFailed to execute npu-smi info. re
 """What one lost NPU makes of the matrix of all."""
 
 
-def refused(said: str) -> tuple[str, int]:
+def refuse(said: str) -> tuple[str, int]:
     """What a question with wrong words gets: a line, the usage, and the low byte of -9001."""
     return said + USAGE, 215
 
 
-INVALID_CARD = refused("Invalid card id.\nError parameter of -i\n")
-INVALID_CHIP = refused("Invalid chip id.\nError parameter of -c\n")
+INVALID_CARD = refuse("Invalid card id.\nError parameter of -i\n")
+INVALID_CHIP = refuse("Invalid chip id.\nError parameter of -c\n")
 """Text and exit status of npu-smi's failures; the status is the return code cut to a byte."""
 
 
-def unsupported(what: str) -> tuple[str, int]:
+def answer_unsupported(what: str) -> tuple[str, int]:
     """What a product says to a question that it does not know; that is no failure of npu-smi."""
     return f"This device does not support querying {what}.\n", 0
 
@@ -73,9 +73,9 @@ def version(node: Node) -> str:
 def listing(node: Node) -> str:
     """`npu-smi info -l`: a lost NPU is counted and has no number."""
     cards = node.cards()
-    blocks = [page_of([("Total Count", len(cards) + len(node.lost()))])]
+    blocks = [page_of([("Total Count", len(cards) + len(node.lost_npus()))])]
     blocks += [page_of([("NPU ID", npu), ("Chip Count", len(chips))]) for npu, chips in cards.items()]
-    blocks += [page_of([("NPU ID", -1), ("Chip Count", 0)]) for _ in node.lost()]
+    blocks += [page_of([("NPU ID", -1), ("Chip Count", 0)]) for _ in node.lost_npus()]
     return "\n".join(blocks)
 
 
@@ -93,7 +93,7 @@ def mapping(node: Node) -> str:
             logic += 1
         if node.product.has_mcu:
             lines.append(_mcu_row(npu, len(chips), with_phy))
-    lines += [_mcu_row(-1, 0, with_phy) for _ in node.lost()]
+    lines += [_mcu_row(-1, 0, with_phy) for _ in node.lost_npus()]
     return "\n".join(lines) + "\n"
 
 
@@ -106,7 +106,7 @@ def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
     """`npu-smi info -t KIND -i NPU [-c CHIP]`, of an NPU that there is: its text and exit status."""
     chips = node.cards()[npu]
     if chips[0].template and kind not in ("health", "memory", "usages"):
-        return unsupported(kind)
+        return answer_unsupported(kind)
     one = next((one for one in chips if one.chip == chip), None)
     if chip is not None and one is None:
         return INVALID_CHIP
@@ -114,14 +114,14 @@ def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
         return page_of(_card_board(node, chips) if one is None else _chip_board(node, one)), 0
     if kind == "common":
         if one is not None:
-            return refused('Error parameter in querying chip info, type: "common".\n')
+            return refuse('Error parameter in querying chip info, type: "common".\n')
         return _common_page(node, chips), 0
     if kind not in _PER_CHIP or (kind in _OF_A3 and node.product.family != "A3"):
-        return unsupported(kind)
+        return answer_unsupported(kind)
     if one is not None:
         return _of_chip(node, kind, one)
     if kind in _OF_A_CHIP:
-        return refused("Must input parameter of chip id.\n")
+        return refuse("Must input parameter of chip id.\n")
     return _of_card(node, kind, chips)
 
 

@@ -24,7 +24,7 @@ class Pip:
         words = self._words(argv)
         if words is None or "--dry-run" not in words:
             return None
-        wanted = self._wanted(words)
+        wanted = self._wanted_versions(words)
         if wanted is None:
             return Completed(returncode=1, stderr="ERROR: No matching distribution found\n", seconds=1.0)
         there = {} if "--ignore-installed" in words else self.target.packages
@@ -46,7 +46,7 @@ class Pip:
             for name in words[1:]:
                 self.target.packages.pop(name, None)
             return Completed(returncode=0, stdout="", seconds=1.0)
-        wanted = self._wanted(words)
+        wanted = self._wanted_versions(words)
         if wanted is None:
             return Completed(returncode=1, stderr="ERROR: No matching distribution found\n", seconds=1.0)
         self.target.packages.update(wanted)
@@ -58,7 +58,7 @@ class Pip:
         ours = argv[0].startswith(f"{self.target.prefix}/bin/python")
         return list(argv[3:]) if ours and list(argv[1:3]) == ["-m", "pip"] else None
 
-    def _wanted(self, words: list[str]) -> dict[str, str] | None:
+    def _wanted_versions(self, words: list[str]) -> dict[str, str] | None:
         found = {}
         for word in words[1:]:
             if word.startswith("-"):

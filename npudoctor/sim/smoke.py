@@ -27,7 +27,7 @@ _OF_310P = ("launch", "rendezvous", "collectives", "memory-seen")
 
 def answer(node: Node, import_error: str | None) -> Completed:
     """What `npudoctor smoke --format jsonl` would print there, where `import torch_npu` ends with this error."""
-    chips = [chip for chip in node.seen("npu-smi") if _is_healthy(node, chip)]
+    chips = [chip for chip in node.chips_at("npu-smi") if _is_healthy(node, chip)]
     held = {card for process in node.processes.values() for card, _, _ in process.holds}
     free = [chip for chip in chips if chip.npu not in held]
     if not free:

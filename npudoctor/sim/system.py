@@ -140,7 +140,7 @@ TCP_TITLE = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when 
 
 def _tcp(node: Node) -> str:
     rows: list[str] = []
-    for process in node.living():
+    for process in node.living_processes():
         for place in process.listen:
             address, _, port = place.rpartition(":")
             local = f"{int.from_bytes(ipaddress.IPv4Address(address).packed, 'little'):08X}:{int(port):04X}"
@@ -187,7 +187,7 @@ def _sys(node: Node) -> Iterator[tuple[str, Content]]:
 
 
 def _one_per_address(node: Node) -> list[Chip]:
-    return list({chip.bus_id: chip for chip in node.seen("pci")}.values())
+    return list({chip.bus_id: chip for chip in node.chips_at("pci")}.values())
 
 
 def _pci(node: Node, chip: Chip) -> Iterator[tuple[str, Content]]:

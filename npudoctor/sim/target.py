@@ -148,13 +148,13 @@ class Target:
     def answer(self, probe: str, tree: FileTree) -> Completed | None:
         """What a probe prints; None for one that there is not."""
         if probe == "environment":
-            return _printed(self._environment(), 0.2)
+            return _completed(self._environment(), 0.2)
         if probe == "device-math":
-            return _printed(self._device_math(tree), 8.0)
+            return _completed(self._device_math(tree), 8.0)
         if probe == "import torch_npu":
-            return _printed(self._torch_npu(tree), 6.4)
+            return _completed(self._torch_npu(tree), 6.4)
         if probe in ("import torch", "import torch without autoload"):
-            return _printed(self._torch(tree, autoload=probe == "import torch"), 3.3)
+            return _completed(self._torch(tree, autoload=probe == "import torch"), 3.3)
         return None
 
     def _environment(self) -> dict[str, Any]:
@@ -226,10 +226,10 @@ class Target:
     def devices(self, tree: FileTree) -> list[int]:
         """The numbers of the devices that torch_npu sees."""
         nodes = [f"/dev/{name}" for name in managers(self.node)]
-        seen = [chip for chip in self.node.seen("npu-smi") if "device-node" not in chip.missing]
+        seen = [chip for chip in self.node.chips_at("npu-smi") if "device-node" not in chip.missing]
         chips = [chip.phy_id if chip.slice_number is None else chip.slice_number for chip in seen]
-        usable = [number for number in chips if _usable(tree, f"/dev/davinci{number}")]
-        if not all(_usable(tree, path) for path in nodes):
+        usable = [number for number in chips if _is_usable(tree, f"/dev/davinci{number}")]
+        if not all(_is_usable(tree, path) for path in nodes):
             return []
         visible = self.environ.get("ASCEND_RT_VISIBLE_DEVICES")
         if visible is None:
@@ -249,7 +249,7 @@ class Target:
         return {"devices": devices, "ok": True}
 
 
-def _usable(tree: FileTree, path: str) -> bool:
+def _is_usable(tree: FileTree, path: str) -> bool:
     try:
         return {"r", "w"} <= set(tree.stat(path).access)
     except OSError:
@@ -273,7 +273,7 @@ def _error(text: str) -> dict[str, Any]:
     return {"error": text, "exception": text.partition(":")[0], "ok": False}
 
 
-def _printed(said: Mapping[str, Any], seconds: float) -> Completed:
+def _completed(said: Mapping[str, Any], seconds: float) -> Completed:
     return Completed(returncode=0, stdout=json.dumps(said, sort_keys=True) + "\n", seconds=seconds)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from npudoctor.host import STANDARD_PLACES, Completed
 from npudoctor.host.live.safe_files import why_untrusted
-from npudoctor.host.recording.bundle_writer import described
+from npudoctor.host.recording.bundle_writer import describe_node
 from npudoctor.host.recording.canned import RecordedHost
 from npudoctor.host.simulated.tree import FileTree
 from npudoctor.sim.target import script_of
@@ -38,7 +38,7 @@ def write_bundle(host: RecordedHost, folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     if os.geteuid() == 0 and (reason := why_untrusted(folder)):
         raise PermissionError(f"{folder} is refused: {reason}")
-    said = {**described(host.about, host.user), "unrecorded": "absent"}
+    said = {**describe_node(host.about, host.user), "unrecorded": "absent"}
     del said["npudoctor_prefix"]  # of this machine, not of the simulated node
     _json(folder, "bundle.json", said)
     _json(folder, "environ.json", dict(host.environ))
@@ -165,7 +165,7 @@ def _script(host: RecordedHost, tool: str) -> str:
         tool=tool,
         variable=f"NPUDOCTOR_FAKE_DELAY_S_{re.sub('[^a-z0-9]', '_', tool)}",
         key=_python_key(answers) if tool == "python" else f'key="{tool}${{*:+ $*}}"',
-        unknown=_unknown(host, tool),
+        unknown=_answer_to_unknown(host, tool),
         slow="\n".join(slow),
         ends="\n".join(ends),
     )
@@ -183,7 +183,7 @@ def _python_key(keys: Iterable[str]) -> str:
     return "\n".join(["key=python", 'for word in "$@"; do', "    case $word in", *cases, "    esac", "done"])
 
 
-def _unknown(host: RecordedHost, tool: str) -> str:
+def _answer_to_unknown(host: RecordedHost, tool: str) -> str:
     """Shell for arguments that were not written down: what the tool itself says to such a question."""
     mark = "@WHAT@"
     if tool == "hccn_tool":

@@ -18,7 +18,7 @@ from npudoctor.smoke.events import Absence, Excluded, Planned
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
-def visible(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
+def visible_devices(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
     """The devices of so many that ASCEND_RT_VISIBLE_DEVICES does not hide."""
     text = environ.get(VISIBLE, "").strip()
     if not text:
@@ -39,7 +39,7 @@ def why_not(number: int, chips: Chips, health: Iterable[Result], holders: CardHo
     return None
 
 
-def missing(chips: Chips, health: Iterable[Result]) -> Iterator[Excluded]:
+def missing_npus(chips: Chips, health: Iterable[Result]) -> Iterator[Excluded]:
     """The NPUs that this node should have and a job cannot use, according to the check of their number."""
     known = [chip.subject for chip in chips.chips]
     for result in health:
@@ -88,7 +88,7 @@ def completed(planned: Planned, chips: Chips | None, health: Sequence[Result], h
         if chip.subject not in taken
     ]
     everything = tuple(chip.subject for chip in chips.chips)
-    return replace(planned, chips=everything, excluded=(*excluded, *missing(chips, health)))
+    return replace(planned, chips=everything, excluded=(*excluded, *missing_npus(chips, health)))
 
 
 @record(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from npudoctor import clock
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
-from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
+from npudoctor.host.live.safe_files import Unreadable, make_folders, open_replacement, read_bounded
 from npudoctor.smoke.events import Bandwidth, Planned
 
 FILE = "smoke-history.jsonl"
@@ -51,7 +51,7 @@ def remember(planned: Planned, rows: tuple[Bandwidth, ...], folder: str, *, min_
     path = os.path.join(folder, FILE)
     with contextlib.suppress(OSError, Refused):
         make_folders(folder)
-        with written(path, ours=True) as file:
+        with open_replacement(path, ours=True) as file:
             file.writelines(f"{json.dumps(one)}\n".encode() for one in kept[-KEPT:])
 
 

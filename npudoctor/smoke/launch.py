@@ -77,7 +77,7 @@ class Launched:
 
     def _left(self, pids: tuple[int, ...]) -> set[int]:
         own = {process.pid for process in self.processes.values() if process.poll() is None}
-        others = {*marked(self.mark), *(pid for pid in pids if is_alive(pid))}
+        others = {*marked_processes(self.mark), *(pid for pid in pids if is_alive(pid))}
         return {*own, *(pid for pid in others if self.uid is None or is_of(pid, self.uid))}
 
 
@@ -247,7 +247,7 @@ def _command(plan: Plan, folder: str, worker: str) -> list[str]:
     return ["bash", script]
 
 
-def marked(mark: str) -> list[int]:
+def marked_processes(mark: str) -> list[int]:
     """The processes, zombies aside, that carry the run's mark."""
     needle = f"{MARK}={mark}".encode()
     found = []

@@ -204,7 +204,7 @@ def _cards(request: Request, known: Known, notes: list[str], excluded: list[Excl
             notes.append("no NPU is known here; the named devices are passed to torch_npu")
             return request.cards or tuple(range(request.ranks or 1))
         raise Refused("no NPU found on this node; --device cpu tests torch and gloo without one")
-    visible = coverage.visible(known.environ, len(chips))
+    visible = coverage.visible_devices(known.environ, len(chips))
     wanted = request.cards if request.cards is not None else visible
     for number in wanted:
         if number >= len(chips):
@@ -240,7 +240,7 @@ def _cards(request: Request, known: Known, notes: list[str], excluded: list[Excl
         if number not in visible:
             other = Excluded(npu=chip.subject, cause=Absence.HIDDEN, reason=f"hidden by {VISIBLE}")
         excluded.append(absent.get(number, other))
-    excluded += coverage.missing(known.cards, known.health)
+    excluded += coverage.missing_npus(known.cards, known.health)
     return tuple(sorted(wanted))
 
 

@@ -243,7 +243,7 @@ class _Run:
         assert self._launched is not None
         over = {self._watch.ranks[rank].pid for rank in failed}
         direct = {process.pid for rank, process in self._launched.processes.items() if rank is None or rank in failed}
-        return [pid for pid in launch.marked(self._launched.mark) if pid not in over | direct]
+        return [pid for pid in launch.marked_processes(self._launched.mark) if pid not in over | direct]
 
     def _codes(self) -> dict[int | None, int | None]:
         """Exit codes of ranks that are our children."""

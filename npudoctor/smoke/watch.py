@@ -138,9 +138,9 @@ class Watch:
                 state = self.ranks.get(said["rank"])
                 if state is not None:
                     one.rank = state.rank
-                    yield from self._heard(state, said, one)
+                    yield from self._handle(state, said, one)
 
-    def _heard(self, state: RankState, said: dict[str, Any], one: _Connection) -> Iterator[Event]:
+    def _handle(self, state: RankState, said: dict[str, Any], one: _Connection) -> Iterator[Event]:
         kind, rank, at_s = said["k"], state.rank, self.now()
         state.heard = time.monotonic() if kind != "ended" else state.heard
         if kind == "hello":
@@ -170,7 +170,7 @@ class Watch:
         else:
             if kind == "measured" and said["name"] == "holding":
                 state.holding = True
-            yield from _measured(said, rank, at_s, self._plan.planned.world_size)
+            yield from _measurements(said, rank, at_s, self._plan.planned.world_size)
 
 
 class _Connection:
@@ -196,7 +196,7 @@ class _Connection:
         return None
 
 
-def _measured(said: dict[str, Any], rank: int, at_s: float, world: int) -> Iterator[Event]:
+def _measurements(said: dict[str, Any], rank: int, at_s: float, world: int) -> Iterator[Event]:
     kind = said["k"]
     if kind == "loss":
         yield Loss(at_s=at_s, rank=rank, step=said["step"], loss=said["loss"], seconds=said["s"])

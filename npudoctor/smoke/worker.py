@@ -165,7 +165,7 @@ class Rank(object):
                 "collective", op="arithmetic", dtype="fp32", ok=False, expected="4.0", actual=str(four[0].item())
             )
         if self.told["forward"]:
-            self.forward()
+            self.compare_forward()
         for dtype in self.told["dtypes"]:
             for op in REDUCED:
                 self.link.at(op + " " + dtype)
@@ -184,7 +184,7 @@ class Rank(object):
         self.link.at("barrier")
         dist.barrier()
 
-    def forward(self):
+    def compare_forward(self):
         """Compare the forward pass with the CPU's, on inference chips."""
         self.link.at("forward")
         images = torch.randn(self.batch, 784, generator=torch.Generator().manual_seed(784))
@@ -214,12 +214,12 @@ class Rank(object):
 
     def do_reduce_scatter(self, mine, parts):
         got = torch.zeros_like(mine)
-        shares = [part.to(self.device) for part in [self.shifted(parts[self.rank], to) for to in range(self.world)]]
+        shares = [part.to(self.device) for part in [self.shift(parts[self.rank], to) for to in range(self.world)]]
         dist.reduce_scatter(got, shares)
-        whole = sum(self.shifted(part, self.rank).to(torch.int64) for part in parts)
+        whole = sum(self.shift(part, self.rank).to(torch.int64) for part in parts)
         return [got], [whole.to(got.dtype)]
 
-    def shifted(self, part, to):
+    def shift(self, part, to):
         return torch.roll(part, to)
 
     def do_broadcast(self, mine, parts):
@@ -310,7 +310,7 @@ class Rank(object):
             return torch.autocast(self.device.type, enabled=False)
         return torch.autocast(self.device.type, dtype=self.dtypes[self.told["dtype"]])
 
-    def wrapped(self, model):
+    def wrap(self, model):
         if not self.grouped:
             return model
         if self.told["strategy"] == "fsdp":
@@ -335,7 +335,7 @@ class Rank(object):
         self.link.at("DistributedDataParallel" if self.told["strategy"] == "ddp" else self.told["strategy"])
         engine, self.model = None, self.make_model(self.device)
         if self.told["strategy"] in ("ddp", "fsdp"):
-            self.model = self.wrapped(self.model)
+            self.model = self.wrap(self.model)
         optimizer = torch.optim.SGD(self.model.parameters(), 0.02 if self.large else 0.1)
         if self.told["strategy"] in ("zero2", "zero3"):
             engine = self.model = self.sharded_by_deepspeed(self.model, optimizer)

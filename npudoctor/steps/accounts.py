@@ -43,7 +43,7 @@ class LocalGroup:
     def apply(self, host: MutableHost) -> None:
         """With groupadd or groupdel."""
         if not self.holds(host):
-            _ran(host, self._argv)
+            _run(host, self._argv)
 
     @property
     def _argv(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class LocalUser:
         there = _row(host, "/etc/passwd", self.name) is not None
         if self.present:
             return there and (not self.makes_home or host.exists(self.home))
-        return not there and not _removable(host, self)
+        return not there and not _is_removable(host, self)
 
     def obstacle(self, host: Host) -> Obstacle | None:
         """Only root changes users; one that has changed, runs processes or that the driver needs stays."""
@@ -105,16 +105,16 @@ class LocalUser:
         """With useradd or userdel; the home with install, as files of others in it are never touched."""
         group = _row(host, "/etc/group", self.name)
         if (_row(host, "/etc/passwd", self.name) is not None) is not self.present:
-            _ran(host, self.commands[0])
+            _run(host, self.commands[0])
         fresh = host.fresh()
         if self.present:
             if self.makes_home and not fresh.exists(self.home):
-                _ran(host, self.commands[-1])
+                _run(host, self.commands[-1])
             return
         if self.keeps_group and group is not None and _row(fresh, "/etc/group", self.name) is None:
-            _ran(host, ("groupadd", "-g", group[2], self.name))
-        if _removable(fresh, self):
-            _ran(host, ("rmdir", "--", self.home))
+            _run(host, ("groupadd", "-g", group[2], self.name))
+        if _is_removable(fresh, self):
+            _run(host, ("rmdir", "--", self.home))
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
@@ -135,7 +135,7 @@ def _row(host: Host, path: str, name: str) -> list[str] | None:
     return next((row for row in rows if row[0] == name and len(row) > 2), None)
 
 
-def _removable(host: Host, user: LocalUser) -> bool:
+def _is_removable(host: Host, user: LocalUser) -> bool:
     """Whether the home that was made is still there, and empty."""
     with contextlib.suppress(Unavailable):
         return user.makes_home and host.exists(user.home) and not host.list_dir(user.home)
@@ -148,7 +148,7 @@ def _obstacle(host: Host, tool: str) -> Obstacle | None:
     return None if system_tool(host, tool) else Obstacle(messages.COMMAND_NOT_FOUND.text(command=tool))
 
 
-def _ran(host: MutableHost, argv: tuple[str, ...]) -> None:
+def _run(host: MutableHost, argv: tuple[str, ...]) -> None:
     name, *words = argv
     if (tool := system_tool(host, name)) is None:
         raise StepFailed(messages.COMMAND_NOT_FOUND.text(command=name))

@@ -71,7 +71,7 @@ class CardAddresses:
 
     def holds(self, host: Host) -> bool:
         """Whether file and NPUs have these values."""
-        return self._file.holds(host) and not self._differing(host)
+        return self._file.holds(host) and not self._first_difference(host)
 
     def obstacle(self, host: Host) -> Obstacle | None:
         """Only root sets addresses, with the driver's tool."""
@@ -96,10 +96,10 @@ class CardAddresses:
         written = RemoveFile(CONF) if target is None else WriteFile(CONF, target)
         if not written.holds(host.fresh()):
             written.apply(host)
-        if wrong := self._differing(host.fresh()):
+        if wrong := self._first_difference(host.fresh()):
             raise StepFailed(messages.ADDRESS_NOT_SET.text(device=wrong[0], key=wrong[1], value=wrong[2]))
 
-    def _differing(self, host: Host) -> tuple[str, str, str] | None:
+    def _first_difference(self, host: Host) -> tuple[str, str, str] | None:
         """Device, setting and wanted value of the first that the NPU does not have."""
         for device, *values in self.cards:
             now = live(host, device)

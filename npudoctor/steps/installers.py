@@ -24,13 +24,13 @@ def not_roots(host: Host, package: str) -> str | None:
     return messages.PACKAGE_NOT_TRUSTED.text(problem=problem) if problem else None
 
 
-def copied(host: MutableHost, package: str, copy: str, sha256: str) -> None:
+def copy_package(host: MutableHost, package: str, copy: str, sha256: str) -> None:
     """Copy a package to where only this user can change it; raises StepFailed unless it is the one of the preview."""
     streamed(host, ("cp", "--", package, copy), COPY_TIMEOUT_S)
-    compared(host, package, copy, sha256)
+    compare_copy(host, package, copy, sha256)
 
 
-def compared(host: MutableHost, package: str, copy: str, sha256: str) -> None:
+def compare_copy(host: MutableHost, package: str, copy: str, sha256: str) -> None:
     """Raise StepFailed unless the copy of a package has the SHA-256 of the preview."""
     if streamed(host, ("sha256sum", "--", copy), COPY_TIMEOUT_S).split()[:1] != [sha256]:
         raise StepFailed(messages.PACKAGE_CHANGED.text(path=package))
@@ -102,7 +102,7 @@ class InstallPackage:
         if problem := self._not_trusted(host):
             raise StepFailed(problem)
         try:
-            copied(host, self.package, self.private_copy, self.sha256)
+            copy_package(host, self.package, self.private_copy, self.sha256)
             argv = ("bash", self.private_copy, *self.options)
             if self.script:
                 argv = ("bash", "-c", _SOURCED, "bash", self.script, *argv[1:])

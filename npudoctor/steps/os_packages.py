@@ -108,14 +108,14 @@ class SystemPackages:
 
     def _there(self, host: Host) -> dict[tuple[str, str], bool]:
         """What is there of these names, by name and version, and whether it is installed as a whole."""
-        found = installed(host, self.tool, [name for name, _ in self.packages])
+        found = installed_packages(host, self.tool, [name for name, _ in self.packages])
         if self.tool == APT:
             return found
         # A system may have several versions of an rpm, such as kernel-devel: only those of this step count.
         return {one: whole for one, whole in found.items() if one in self.packages}
 
 
-def installed(host: Host, tool: str, names: list[str]) -> dict[tuple[str, str], bool]:
+def installed_packages(host: Host, tool: str, names: list[str]) -> dict[tuple[str, str], bool]:
     """The packages of these names that are there, by name and version, and whether each is installed as a whole."""
     if tool == APT:
         rows = (row.split() for row in host.run(["dpkg-query", "-W", "-f", _DPKG_ROWS, *names]).stdout.splitlines())

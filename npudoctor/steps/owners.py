@@ -119,7 +119,7 @@ def _text(host: Host, path: str) -> str:
 def _not_writable_at_all(host: Host, path: str) -> str | None:
     """Why not even root can write here: chattr, or a file system that is mounted read-only."""
     with contextlib.suppress(Unavailable):
-        said = _asked(host, ("lsattr", "-d", "--", path))
+        said = _ask(host, ("lsattr", "-d", "--", path))
         flags = said.stdout.split(" ", 1)[0] if said.returncode == 0 else ""
         if letter := next((one for one in _FROZEN if one in flags), None):
             return messages.IMMUTABLE.text(path=path, flag=_FROZEN[letter])
@@ -131,7 +131,7 @@ def _not_writable_at_all(host: Host, path: str) -> str | None:
     return None
 
 
-def _asked(host: Host, argv: tuple[str, ...]) -> Completed:
+def _ask(host: Host, argv: tuple[str, ...]) -> Completed:
     """What a tool says of a file; raises Unavailable below `--root`, where this machine's tools know nothing of it."""
     if host.rooted and host.about.source == "live":
         raise Unavailable(messages.OTHER_MACHINE.text())
@@ -156,7 +156,7 @@ def _owner_by_text(path: str, old: str, new: str) -> Owner | None:
             reason = messages.OWNED_BY_HEADER if name else messages.NOT_TO_BE_EDITED
             text = reason.text(path=path, owner=name, line=number, text=line.strip()[:100])
             return Owner(path, name or messages.ANOTHER_PROGRAM.text(), text)
-    changed = set(_changed(lines, new.splitlines()))
+    changed = set(_changed_lines(lines, new.splitlines()))
     for first, last, what in blocks:
         if changed & set(range(first, last + 1)) and OUR_NAME not in what:
             return Owner(path, what, messages.OWNED_BLOCK.text(path=path, first=first, last=last, owner=what))
@@ -190,7 +190,7 @@ def _blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
             first = 0
 
 
-def _changed(old: list[str], new: list[str]) -> Iterator[int]:
+def _changed_lines(old: list[str], new: list[str]) -> Iterator[int]:
     """The lines of the old text that a change replaces or removes, and those between which it puts others."""
     import difflib
 
@@ -204,7 +204,7 @@ def _package_of(host: Host, path: str) -> str | None:
     """The package that a file belongs to, by dpkg or rpm; None where neither knows one, or it is npudoctor's own."""
     for argv in (("dpkg-query", "-S", path), ("rpm", "-qf", "--qf", "%{NAME}\\n", path)):
         with contextlib.suppress(Unavailable):
-            said = _asked(host, argv)
+            said = _ask(host, argv)
             if said.returncode == 0 and said.stdout.strip():
                 name = said.stdout.splitlines()[0].partition(": ")[0].partition(",")[0].strip()
                 return None if name.partition(":")[0] == OUR_NAME else name.partition(":")[0]

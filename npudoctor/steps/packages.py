@@ -25,7 +25,7 @@ class KeepPackages:
 
     def preview(self, _: Host) -> str:
         """Each package old → new, and the command."""
-        return _shown(self.changes) + messages.RUNS.text(command=" ".join(self.installer))
+        return _show_changes(self.changes) + messages.RUNS.text(command=" ".join(self.installer))
 
     def inverse(self, _: Host) -> Step:
         """The kept files put back."""
@@ -66,7 +66,7 @@ class RestorePackages:
 
     def preview(self, _: Host) -> str:
         """Each package old → new."""
-        return _shown(self.changes)
+        return _show_changes(self.changes)
 
     def inverse(self, _: Host) -> Step | None:
         """None: installing anew is a fix of its own."""
@@ -88,7 +88,7 @@ class RestorePackages:
         streamed(host, argv, 600.0)
 
 
-def _shown(changes: tuple[tuple[str, str, str], ...]) -> str:
+def _show_changes(changes: tuple[tuple[str, str, str], ...]) -> str:
     absent, gone = messages.NOT_INSTALLED.text(), messages.REMOVED.text()
     return "".join(
         messages.PACKAGE_CHANGES.text(name=name, old=old or absent, new=new or gone) for name, old, new in changes

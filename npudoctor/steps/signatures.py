@@ -21,7 +21,7 @@ shift 3
 """The certificates with the revocation list of the package, which has to be signed by one of them."""
 
 
-def verified(host: Host, path: str, authority: str | None) -> str:
+def verify(host: Host, path: str, authority: str | None) -> str:
     """What is known of the signature of a package, as a clause; raises Refused for a bad one.
 
     `authority` is the file of certificates (PEM) or keys (OpenPGP) of those who may sign, named by the person. Without

@@ -127,7 +127,7 @@ class GroupMember:
 
     def apply(self, host: MutableHost) -> None:
         """With usermod or gpasswd, unless it is so already; one that was killed may have written only one file."""
-        if not self.holds(host) or _shadowed(host, self.group, self.user) is not self.member:
+        if not self.holds(host) or _is_member(host, self.group, self.user) is not self.member:
             join, leave = ("usermod", "-aG", self.group, self.user), ("gpasswd", "-d", self.user, self.group)
             name, *words = join if self.member else leave
             once_unlocked(host, (system_tool(host, name) or name, *words))
@@ -153,22 +153,22 @@ def system_tool(host: Host, name: str) -> str | None:
 
 
 def _members(host: Host, group: str) -> list[str]:
-    found = _listed(host.read("/etc/group"), group)
+    found = _parse_members(host.read("/etc/group"), group)
     if found is None:
         raise StepFailed(messages.NO_GROUP.text(group=group))
     return found
 
 
-def _shadowed(host: Host, group: str, user: str) -> bool:
+def _is_member(host: Host, group: str, user: str) -> bool:
     """Whether a user is in a group by /etc/gshadow; where there is none, or no line in it, by /etc/group."""
     try:
-        found = _listed(host.read("/etc/gshadow"), group)
+        found = _parse_members(host.read("/etc/gshadow"), group)
     except Unavailable:
         found = None
     return user in (_members(host, group) if found is None else found)
 
 
-def _listed(text: str, group: str) -> list[str] | None:
+def _parse_members(text: str, group: str) -> list[str] | None:
     """The members of a group by a text of /etc/group or /etc/gshadow; None where this line is missing."""
     rows = (line.split(":") for line in text.splitlines())
     found = next((row[3] for row in rows if row[0] == group and len(row) >= 4), None)

@@ -26,14 +26,14 @@ from npudoctor.tui.model.session import Node, NoLogin, Session
 
 
 def _opening(name: str) -> Callable[[], Screen[Any]]:
-    def opened() -> Screen[Any]:
+    def open_screen() -> Screen[Any]:
         import importlib
 
         module = importlib.import_module(f"npudoctor.tui.screens.{name.lower()}")
         made: Screen[Any] = getattr(module, name)()
         return made
 
-    return opened
+    return open_screen
 
 
 def _codes() -> type[Provider]:
@@ -179,7 +179,7 @@ class DoctorApp(Keyboard):
         self.tell(self._show_node, line)
         for event in self.session.run():
             self.tell(self.diagnosis.take, event)
-        self.tell(self._ended)
+        self.tell(self._end_app)
 
     def after_change(self, resolves: Iterable[str], *, next_login: bool) -> None:
         """Re-check a changed node, where the fix needs it in the environment of the next login."""
@@ -192,7 +192,7 @@ class DoctorApp(Keyboard):
         if not self.node_line.chain:
             self.node_line = line
 
-    def _ended(self) -> None:
+    def _end_app(self) -> None:
         self.screen.refresh_bindings()
         from npudoctor.tui.model import node
 

@@ -64,13 +64,13 @@ class Background(KeyQueue):
 
     def beside(self, work: Callable[[], None]) -> None:
         """Run slow work in a thread."""
-        threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
+        threading.Thread(target=self._guard, args=(work,), daemon=True).start()
 
     def tell(self, what: Callable[..., Any], *arguments: Any) -> None:
         """From a thread: call this in the event loop, within a fifteenth of a second."""
         self._told.append(lambda: what(*arguments))
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
         except CannotOpen as problem:

@@ -69,10 +69,10 @@ def line(row: ChipRow, past: Series, width: int) -> Content:
         (f"{GLYPHS[row.state()]} ", state),
         (f"{row.label:<5}", "bold"),
         f"{(chip.name or '')[: fit.model - 1]:<{fit.model}}" if fit.model else "",
-        (f"{(chip.health or '–')[:7]:<8}", _marked(row, "npu.health")),
-        (f"{temp:>6}", _marked(row, "npu.temperature")),
+        (f"{(chip.health or '–')[:7]:<8}", _mark(row, "npu.health")),
+        (f"{temp:>6}", _mark(row, "npu.temperature")),
         f"{power:>7}  ",
-        _coloured(past_line),
+        _colour(past_line),
         f"{core:>5}  ",
         (full, "$accent"),
         (empty, "$faint"),
@@ -83,13 +83,13 @@ def line(row: ChipRow, past: Series, width: int) -> Content:
     )
 
 
-def _marked(row: ChipRow, check: str) -> str:
+def _mark(row: ChipRow, check: str) -> str:
     """The style of what one check judges."""
     state = row.state(check)
     return "" if state is State.OK else STYLES[state]
 
 
-def _coloured(text: str) -> Content:
+def _colour(text: str) -> Content:
     """A curve: what is unknown or lowest is faint. A terminal gets each style, so a run of letters has one."""
     runs = itertools.groupby(text, lambda letter: "$faint" if letter in "·▁" else "$accent")
     return Content.assemble(*(("".join(letters), style) for style, letters in runs))
@@ -140,7 +140,7 @@ def _series(measure: Measure, values: Sequence[Value], width: int, height: int) 
     last = len(lines) - 1
     return [
         Paragraph(
-            _coloured(text) + Content.styled(f"  {extent}" if number == last else "", "$muted"),
+            _colour(text) + Content.styled(f"  {extent}" if number == last else "", "$muted"),
             lead if number == last else " " * 18,
         )
         for number, text in enumerate(lines)

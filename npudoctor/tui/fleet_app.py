@@ -25,11 +25,11 @@ LABELS = {
 
 
 def _opening(name: str) -> Callable[[], Screen[Any]]:
-    def opened() -> Screen[Any]:
+    def open_screen() -> Screen[Any]:
         made: Screen[Any] = getattr(importlib.import_module("npudoctor.tui.screens.fleet"), name)()
         return made
 
-    return opened
+    return open_screen
 
 
 class FleetApp(DoctorApp):
@@ -61,13 +61,13 @@ class FleetApp(DoctorApp):
 
     def _run(self) -> None:
         self.run_folder.read(partial(self.tell, self._show), self.diagnosis.take_members)
-        self.tell(self._ended)
+        self.tell(self._end_app)
 
     def _show(self, verdict: Any) -> None:
         self.diagnosis.show(verdict)
         self.node_line = self.diagnosis.node_line(self.run_folder.name)
 
-    def _ended(self) -> None:
+    def _end_app(self) -> None:
         self.diagnosis.running = False
 
     # Nodes

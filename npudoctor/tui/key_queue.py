@@ -42,7 +42,7 @@ class KeyQueue(App[int]):
         if self._under_way is None:
             await self._send()
         else:
-            self.set_timer(LOST_S, partial(self._lost, self._under_way))
+            self.set_timer(LOST_S, partial(self._report_lost, self._under_way))
 
     async def on_key_handled(self, message: KeyHandled) -> None:
         """Send the next key after one was handled."""
@@ -59,6 +59,6 @@ class KeyQueue(App[int]):
             if event.is_forwarded and target.post_message(KeyHandled(again=True)):
                 self._under_way = event
 
-    async def _lost(self, key: events.Key) -> None:
+    async def _report_lost(self, key: events.Key) -> None:
         if self._under_way is key:
             await self._send()

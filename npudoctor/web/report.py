@@ -32,11 +32,11 @@ class Report:
         """The page, at most `KEPT_S` old; None where the checks print none."""
         async with self._lock:
             if self._page is None or time.monotonic() - self._made_at > KEPT_S:
-                self._page = await self._printed()
+                self._page = await self._print()
                 self._made_at = time.monotonic()
             return self._page
 
-    async def _printed(self) -> str | None:
+    async def _print(self) -> str | None:
         if not self._command:
             return None
         environ = {name: value for name, value in os.environ.items() if not name.startswith("TEXTUAL")}

@@ -15,7 +15,7 @@ from aiohttp import WSCloseCode, web
 
 from npudoctor.web.access import Access, add_headers
 from npudoctor.web.report import Report
-from npudoctor.web.session import Session, bounded
+from npudoctor.web.session import Session, bound_size
 
 MOST_SESSIONS = 4
 MOST_SILENT = 100
@@ -114,7 +114,7 @@ class Server:
         self._sessions.add(browser)
         try:
             await browser.prepare(request)
-            size = bounded(_number(request, "width", 80, 1, 1000), _number(request, "height", 24, 1, 1000))
+            size = bound_size(_number(request, "width", 80, 1, 1000), _number(request, "height", 24, 1, 1000))
             chosen = [f"--screen={screen}"] if screen else []
             await Session([*self._command, *chosen], browser, size).run()
         finally:
@@ -128,7 +128,7 @@ class Server:
         while self._sessions:
             await asyncio.sleep(0.05)
 
-    def connected(self, made: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+    def accept(self, made: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
         """Note a new connection; it is cut where it sends no request, the oldest at once where there are too many."""
         self._silent[made] = None
         if len(self._silent) > MOST_SILENT:
@@ -174,7 +174,7 @@ async def _serve(listening: socket.socket, server: Server) -> None:
     await runner.setup()
     protocols = runner.server
     assert protocols is not None
-    accepting = await loop.create_server(lambda: server.connected(protocols()), sock=listening)
+    accepting = await loop.create_server(lambda: server.accept(protocols()), sock=listening)
     try:
         await told.wait()
     finally:

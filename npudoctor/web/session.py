@@ -86,23 +86,23 @@ def packet(text: str) -> bytes | None:
         message = json.loads(text)
         match message:
             case ["stdin", str(keys)]:
-                return _packed(b"D", keys.encode())
+                return _pack(b"D", keys.encode())
             case ["resize", {"width": int(width), "height": int(height)}]:
-                width, height = bounded(width, height)
-                return _packed(b"M", json.dumps({"type": "resize", "width": width, "height": height}).encode())
+                width, height = bound_size(width, height)
+                return _pack(b"M", json.dumps({"type": "resize", "width": width, "height": height}).encode())
             case ["blur" | "focus" as kind, *_]:
-                return _packed(b"M", json.dumps({"type": kind}).encode())
+                return _pack(b"M", json.dumps({"type": kind}).encode())
     except (ValueError, RecursionError):
         pass
     return None
 
 
-def bounded(width: int, height: int) -> tuple[int, int]:
+def bound_size(width: int, height: int) -> tuple[int, int]:
     """A size that a process may be given."""
     return min(max(width, 1), LARGEST_SIZE[0]), min(max(height, 1), LARGEST_SIZE[1])
 
 
-def _packed(kind: bytes, payload: bytes) -> bytes:
+def _pack(kind: bytes, payload: bytes) -> bytes:
     return kind + len(payload).to_bytes(4, "big") + payload
 
 

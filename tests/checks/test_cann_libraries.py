@@ -14,7 +14,7 @@ from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
 from npudoctor.host.recording import bundle_writer
 from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.host.recording.recorder import RecordingHost
-from npudoctor.privacy.recording_policy import reduced
+from npudoctor.privacy.recording_policy import reduce_notes
 from npudoctor.sdk import Unavailable
 from npudoctor.testing import FakeHost, run
 
@@ -154,7 +154,7 @@ def test_without_a_job_environment_nothing_is_judged(node: Nodes) -> None:
 def test_libraries_that_were_not_recorded_are_no_verdict(node: Nodes, tmp_path: Path) -> None:
     recording = RecordingHost(node(cann=VERSION).host)
     run(recording, ID)
-    notes, _ = reduced(recording.notes)
+    notes, _ = reduce_notes(recording.notes)
     files = {
         name: content for name, content in bundle_writer.files_of(notes).items() if not name.endswith("libhccl.so")
     }
@@ -172,7 +172,7 @@ def test_a_recording_says_the_same_as_the_node(node: Nodes, tmp_path: Path, dama
         host.write_file(f"{LIB}/libhccl.so", build(Elf(machine="aarch64", end=0, needed=("libc.so.6",)))[:200])
     recording = RecordingHost(host)
     first = [one for one in run(recording, ID).results if one.check == ID]
-    notes, _ = reduced(recording.notes)
+    notes, _ = reduce_notes(recording.notes)
     bundle_writer.write_folder(bundle_writer.files_of(notes), str(tmp_path / "node"))
     second = [one for one in run(open_bundle(str(tmp_path / "node")), ID).results if one.check == ID]
     assert [(one.status, one.findings) for one in second] == [(one.status, one.findings) for one in first]

@@ -52,7 +52,7 @@ def test_the_line_that_sources_a_script_is_found(line: str, script: str | None) 
 
 @given(st.text())
 def test_a_recorded_file_says_the_same_and_nothing_else(text: str) -> None:
-    kept = startup_files.reduced(text + "\nsource /a/set_env.sh\n")
+    kept = startup_files.reduce_startup_file(text + "\nsource /a/set_env.sh\n")
     assert parse(kept, "/etc/profile", "") == parse(text + "\nsource /a/set_env.sh\n", "/etc/profile", "")
     assert all(line in ("", LEFT_OUT) or "env" in line for line in kept.splitlines())
 
@@ -97,7 +97,7 @@ def test_two_scripts_that_are_sourced_are_named(node: Nodes) -> None:
 def test_a_recording_holds_none_of_a_person_s_other_lines(node: Nodes, tmp_path: Path) -> None:
     recording = RecordingHost(node(cann=UNSOURCED, files={"/root/.bashrc": SOURCING}).host)
     first = run(recording, "cann.environment").results
-    notes, _ = recording_policy.reduced(recording.notes)
+    notes, _ = recording_policy.reduce_notes(recording.notes)
     assert b"s3cr3t" not in b"".join(notes.files.values())
     bundle_writer.write_folder(bundle_writer.files_of(notes), str(tmp_path / "node"))
     second = run(open_bundle(str(tmp_path / "node")), "cann.environment").results

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor.facts.network.firewall_rules import parse_iptables, parse_nft
-from npudoctor.facts.network.firewall_verdict import dropped
+from npudoctor.facts.network.firewall_verdict import dropped_ports
 from npudoctor.facts.network.ports import PortRanges
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
 
@@ -121,7 +121,7 @@ def test_a_rule_that_drops_the_ports_hits_one_node_as_well(node: Nodes) -> None:
 )  # fmt: skip
 def test_the_rules_are_walked_in_their_order(text: str, inside: str, outside: str) -> None:
     for over_loopback, expected in ((True, inside), (False, outside)):
-        found = dropped(parse_iptables(text), WANTED, over_loopback=over_loopback)
+        found = dropped_ports(parse_iptables(text), WANTED, over_loopback=over_loopback)
         ports = PortRanges.of(*(span for one in found for span in one.ports.spans))
         assert str(ports) == expected
 
@@ -136,9 +136,9 @@ _RULE = st.tuples(
 @given(st.lists(_RULE, max_size=12), st.booleans(), st.sampled_from(["ACCEPT", "DROP"]))
 def test_any_set_of_rules_ends_with_ports_that_were_asked_for(rows: list[str], loopback: bool, policy: str) -> None:
     text = "\n".join([f"-P INPUT {policy}", "-N A", "-N B", *rows])
-    found = dropped(parse_iptables(text), WANTED, over_loopback=loopback)
+    found = dropped_ports(parse_iptables(text), WANTED, over_loopback=loopback)
     assert all(WANTED.covers(one.ports) for one in found)
 
 
 def test_a_listing_without_chains_drops_nothing() -> None:
-    assert dropped(parse_nft(""), WANTED, over_loopback=False) == ()
+    assert dropped_ports(parse_nft(""), WANTED, over_loopback=False) == ()

@@ -27,7 +27,7 @@ def rows(text: str, columns: int = 80) -> int:
 
 def problems(report: Report) -> list[Finding]:
     least = cause.action_threshold(report)
-    return [one for result in report.results for one in cause.actionable(result, least)]
+    return [one for result in report.results for one in cause.actionable_findings(result, least)]
 
 
 @pytest.mark.parametrize("node", NODES, ids=[node.name for node in NODES])

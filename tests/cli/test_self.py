@@ -37,7 +37,7 @@ def node(tmp_path: Path) -> Path:
 def test_root_removes_units_state_and_what_was_unpacked_and_keeps_the_configuration(node: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("requires root: an ordinary user has no units")
-    kept = self_uninstall.found(LocalHost(root=str(node)))
+    kept = self_uninstall.find_kept(LocalHost(root=str(node)))
     assert kept.units == ("/etc/systemd/system/npudoctor.service",)
     assert kept.folders == ("/var/lib/npudoctor", "/root/.local/state/npudoctor", "/var/cache/npudoctor")
     assert kept.configurations == ("/etc/npudoctor",)
@@ -66,16 +66,16 @@ def test_reports_of_fleet_runs_are_shown_and_stay(node: Path, monkeypatch: pytes
         (node / folder[1:] / "20261122T1" / "fleet.json").write_text("{}", encoding="utf-8")
     (node / "home/you/.local/state/npudoctor/smoke-history.jsonl").write_text("{}", encoding="utf-8")
     (node / place[1:] / "smoke-history.jsonl").write_text("{}", encoding="utf-8")
-    kept = self_uninstall.found(host)
+    kept = self_uninstall.find_kept(host)
     assert set(kept.fleets) == set(runs)
     assert kept.others == ("/home/you/.local/state/npudoctor",)
     assert place in kept.folders and "/data/state/npudoctor" not in kept.others
-    assert all(f"  keep    {folder} (reports of fleet runs)" in self_uninstall.shown(kept) for folder in runs)
+    assert all(f"  keep    {folder} (reports of fleet runs)" in self_uninstall.describe_kept(kept) for folder in runs)
     for folder in kept.folders:
         self_uninstall.remove_folder(host, folder, keep=kept.fleets)
     assert all((node / folder[1:] / "20261122T1" / "fleet.json").exists() for folder in runs)
     assert not (node / place[1:] / "smoke-history.jsonl").exists()
-    assert place not in self_uninstall.found(host).folders
+    assert place not in self_uninstall.find_kept(host).folders
 
 
 def test_links_in_a_removed_folder_are_not_followed(node: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_fixes_changed_is_shown_as_kept() -> None:
     ]
     assert [self_uninstall._in_force(run) for run in runs] == [True, False, False]
     kept = self_uninstall.Kept(folders=("/var/lib/npudoctor",), applied=("20261121T1  Reserve ports",))
-    assert self_uninstall.shown(kept) == (
+    assert self_uninstall.describe_kept(kept) == (
         "  remove  /var/lib/npudoctor\n"
         "  keep    20261121T1  Reserve ports (a change; undo it before: npudoctor undo)\n"
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_without_a_terminal_nothing_is_removed(
     folder = tmp_path / "state" / "npudoctor"
     folder.mkdir(parents=True)
     monkeypatch.setattr(
-        self_uninstall, "found", lambda host: self_uninstall.Kept(folders=(str(folder),))
+        self_uninstall, "find_kept", lambda host: self_uninstall.Kept(folders=(str(folder),))
     )  # else it would be about the state of whoever runs the tests
     monkeypatch.setattr("sys.stdin", None)
     assert main(["self", "uninstall"]) == 7

@@ -127,11 +127,11 @@ def test_what_was_done_is_done_again(tmp_path: Path) -> None:
     first.write_file("/etc/x/y", b"\xff\0", mode=0o600)
     first.set_sysctl("net.ipv4.ip_local_reserved_ports", "1-2")
     first.run_streaming(["usermod", "-aG", "HwHiAiUser", "nobody"], timeout=5)
-    redo.redo(second, redo.written(first))
+    redo.redo(second, redo.write_changes(first))
     assert second.read_bytes("/etc/x/y") == b"\xff\0"
     assert second.stat("/etc/x/y").mode == 0o600
     assert second.read("/proc/sys/net/ipv4/ip_local_reserved_ports") == "1-2\n"
-    assert json.loads(redo.written(second)) == json.loads(redo.written(first))
+    assert json.loads(redo.write_changes(second)) == json.loads(redo.write_changes(first))
 
 
 @pytest.mark.parametrize("name", ["in-service", "healthy-a3", "sick-cards"])

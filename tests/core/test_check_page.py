@@ -43,7 +43,7 @@ def test_a_result_with_a_finding_names_the_page_of_its_check(capsys: pytest.Capt
 
 
 def test_an_address_of_a_page_is_shown() -> None:
-    assert markup.linked("npu.count", "https://h.example/npu.count.md") == "<https://h.example/npu.count.md>"
+    assert markup.link_to("npu.count", "https://h.example/npu.count.md") == "<https://h.example/npu.count.md>"
 
 
 def test_the_address_of_the_pages_is_in_the_metadata_of_the_package() -> None:

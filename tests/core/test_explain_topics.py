@@ -97,10 +97,10 @@ def _between(found: re.Match[str]) -> str:
 
 def test_only_checks_of_this_installation_are_said_to_foresee() -> None:
     pitfalls = knowledge.pitfalls().rows
-    checks = topics.foreseeing(pitfalls, CATALOG.checks)
+    checks = topics.checks_for(pitfalls, CATALOG.checks)
     assert len(checks) > 30
     assert all(check.id in CATALOG.checks for check in checks)
-    assert topics.foreseeing(pitfalls, {}) == ()
+    assert topics.checks_for(pitfalls, {}) == ()
 
 
 def test_a_check_knows_the_pitfalls_that_it_foresees_and_the_facts_that_it_judges() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from npudoctor import knowledge
 from npudoctor.facts import versions
 from npudoctor.knowledge.pairs import Confidence, Fit
-from npudoctor.knowledge.patterns import canonical, covers, train
+from npudoctor.knowledge.patterns import canonical_version, covers, train
 
 
 def plain(pattern: str) -> str:
@@ -56,7 +56,7 @@ def test_versions_rise_in_the_published_order(kind: str, version: type[versions.
 
 def test_two_spellings_of_one_cann_are_one_cann() -> None:
     for one, other in knowledge.compatibility().same_cann:
-        assert canonical(one) == canonical(other)
+        assert canonical_version(one) == canonical_version(other)
         assert versions.CannVersion.parse(one) == versions.CannVersion.parse(other)
 
 
@@ -125,7 +125,7 @@ def test_torch_npu_and_cann_fit_as_published(torch_npu: str, cann: str, fit: Fit
     table = knowledge.compatibility()
     release = table.release(torch_npu)
     assert release
-    assert table.fit(release, cann) is fit
+    assert table.judge(release, cann) is fit
 
 
 def test_a_post_release_is_a_release_of_its_own() -> None:
@@ -144,7 +144,7 @@ def test_every_published_pair_fits_itself() -> None:
     table = knowledge.compatibility()
     pairs = [(release, cann) for release in table.releases for cann in release.cann]
     assert len(pairs) > 80
-    assert all(table.fit(release, cann) is Fit.PAIRED for release, cann in pairs)
+    assert all(table.judge(release, cann) is Fit.PAIRED for release, cann in pairs)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_advice_never_names_a_release_that_is_bad_or_has_no_wheel() -> None:
             for release in table.releases_for_cann(cann, python=python):
                 assert release.supports_python(python) is not False
                 assert not table.known_bad(release.version, python=python, cann=cann)
-                assert table.fit(release, cann).is_good
+                assert table.judge(release, cann).is_good
     assert table.releases_for_cann("42.0.0") == ()
 
 
@@ -212,10 +212,10 @@ def test_known_defects_show_only_where_they_bite() -> None:
 def test_drivers_are_judged_by_the_lists_of_the_cann() -> None:
     support = knowledge.compatibility().hdk("9.1.0")
     assert support
-    assert support.fit("25.0.rc1.1") is Fit.OUTSIDE
-    assert support.fit("26.0.rc1") is Fit.PAIRED
-    assert support.fit("25.5.2") is Fit.COMPATIBLE
-    assert support.fit("24.1.0") is Fit.UNKNOWN, "older than the list: the order decides, not the text"
+    assert support.judge("25.0.rc1.1") is Fit.OUTSIDE
+    assert support.judge("26.0.rc1") is Fit.PAIRED
+    assert support.judge("25.5.2") is Fit.COMPATIBLE
+    assert support.judge("24.1.0") is Fit.UNKNOWN, "older than the list: the order decides, not the text"
     assert support.oldest_compatible == "25.2.X"
     assert knowledge.compatibility().hdk("8.0.0.beta1") is knowledge.compatibility().hdk("8.0.0")
     assert knowledge.compatibility().hdk("8.4.0") is None

@@ -231,7 +231,7 @@ def test_the_reader_has_an_environment_of_its_own(
     monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")
     monkeypatch.setenv("SSH_CLIENT", "192.0.2.1")
     assert node(a2).ask_library(timeout=60.0).returncode == 0
-    variables = library.environment(library.Library(str(open_folder))._trusted("/usr/local/Ascend/driver")[1])
+    variables = library.environment(library.Library(str(open_folder))._require_trusted("/usr/local/Ascend/driver")[1])
     assert set(variables) == {"PATH", "LD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL"}
     lib64 = f"{open_folder}/usr/local/Ascend/driver/lib64"
     assert variables["LD_LIBRARY_PATH"] == f"{lib64}/driver:{lib64}"  # there is no lib64/common here
@@ -250,7 +250,7 @@ def test_a_folder_that_appears_after_it_was_judged_is_not_searched(
         return judged(path)
 
     monkeypatch.setattr(place, "_why_not", plant)
-    _, folders = place._trusted("/usr/local/Ascend/driver")
+    _, folders = place._require_trusted("/usr/local/Ascend/driver")
     assert planted.is_dir()
     assert library.environment(folders)["LD_LIBRARY_PATH"] == f"{planted.parent}/driver:{planted.parent}"
 
@@ -295,7 +295,7 @@ def test_closing_the_host_ends_a_reading(node: Start, a2: answers.Answers) -> No
 def test_the_reader_runs_without_site_packages() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {os.path.dirname(reader.PROGRAM)!r}); "
-         "import read_dcmi; print(len(read_dcmi.written({'a': [1, None, 'ü\\n']})))"],
+         "import read_dcmi; print(len(read_dcmi.to_json({'a': [1, None, 'ü\\n']})))"],
         capture_output=True, encoding="utf-8", check=False, timeout=60.0,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -247,7 +247,7 @@ def kept(host: Host, *questions: Question) -> tuple[str, recording_policy.LeftOu
     recorder = RecordingHost(host)
     for question in questions:
         answer(recorder, question)
-    notes, left_out = recording_policy.reduced(recorder.notes)
+    notes, left_out = recording_policy.reduce_notes(recorder.notes)
     return b"\n".join(bundle_writer.files_of(notes).values()).decode("utf-8", "replace"), left_out
 
 
@@ -334,7 +334,7 @@ def test_free_room_of_a_live_node_is_coarse_where_there_is_plenty(had: dict[str,
 
     recorder = RecordingHost(Live(measures={"disks": [had]}))
     recorder.measure("disks")
-    assert recording_policy.reduced(recorder.notes)[0].measures["disks"][0]["free"] == told
+    assert recording_policy.reduce_notes(recorder.notes)[0].measures["disks"][0]["free"] == told
 
 
 # Writing it down

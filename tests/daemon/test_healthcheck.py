@@ -207,5 +207,5 @@ def test_the_line_says_how_many_more_errors_there_are(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("length", [100, 185, 186, 190, 199, 200, 300])
 def test_a_line_that_is_cut_still_says_how_many_more_there_are(length: int) -> None:
-    line = healthcheck._counted("x" * length, 12)
+    line = healthcheck._line_with_count("x" * length, 12)
     assert line.endswith(" and 12 more") and len(line) < healthcheck.LINE_BYTES

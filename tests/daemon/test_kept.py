@@ -131,11 +131,11 @@ def test_the_npus_screen_begins_with_the_readings_of_the_daemon(
         store.sample([a_card("npu:0", 44)], at=now - 60)
     monkeypatch.setattr(stored, "FOLDER", str(tmp_path))
     series = Series()
-    series.begin_with(cards.kept(_session("live")))
+    series.begin_with(cards.read_history(_session("live")))
     assert series.of("npu:0", "temp") == (40.0, 44.0)
     assert series.of("npu:0", "AI Core") == (None, None)
     assert series.since
-    assert cards.kept(_session("simulated")) == [], "the daemon has read this machine and no other"
+    assert cards.read_history(_session("simulated")) == [], "the daemon has read this machine and no other"
 
 
 def _session(source: str) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor.facts.cann import elf
-from npudoctor.facts.cann.elf import Elf, build, parse, reader, reduced
+from npudoctor.facts.cann.elf import Elf, build, parse, reader, reduce_library
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import ParseError
@@ -104,11 +104,11 @@ def test_a_real_library_is_read_in_pieces_and_recorded_small() -> None:
     assert found.needed is not None
     assert found == of(Path(path).read_bytes())
     parts = next(iter(recording.notes.parts.values()))
-    small = reduced(parts, size)
+    small = reduce_library(parts, size)
     assert len(small) < 4096
     replayed = of(small)
     assert (replayed.machine, replayed.needed, replayed.runpath) == (found.machine, found.needed, found.runpath)
-    assert reduced(parts, size - 1)[:4] == b"\x7fELF" and of(reduced(parts, size - 1)).is_cut(size - 1)
+    assert reduce_library(parts, size - 1)[:4] == b"\x7fELF" and of(reduce_library(parts, size - 1)).is_cut(size - 1)
 
 
 def test_a_recorded_library_is_read_from_its_beginning() -> None:

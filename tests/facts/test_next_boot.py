@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.driver.next_boot import NextBoot, newest, next_boot, parse_environment, parse_menu, reduced
+from npudoctor.facts.driver.next_boot import (
+    NextBoot,
+    newest,
+    next_boot,
+    parse_environment,
+    parse_menu,
+    reduce_boot_file,
+)
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import container_mounts, parse_mounts
 from npudoctor.facts.system.platform import Platform
@@ -69,12 +76,12 @@ def test_versions_count_by_their_numbers() -> None:
 
 def test_of_a_boot_loader_s_files_only_what_is_read_is_kept() -> None:
     secret = "password_pbkdf2 root grub.pbkdf2.sha512.10000.C0FFEE\n" + MENU
-    kept = reduced("/boot/grub/grub.cfg", secret)
+    kept = reduce_boot_file("/boot/grub/grub.cfg", secret)
     assert kept is not None and "C0FFEE" not in kept and "UUID" not in kept
     assert parse_menu(kept) == parse_menu(secret)
-    environment = reduced("/boot/grub/grubenv", f"# GRUB\nsaved_entry=1\nkernelopts=token=x\n{'#' * 40}")
+    environment = reduce_boot_file("/boot/grub/grubenv", f"# GRUB\nsaved_entry=1\nkernelopts=token=x\n{'#' * 40}")
     assert environment == "saved_entry=1\n"
-    assert reduced("/etc/hosts", "127.0.0.1 localhost") is None
+    assert reduce_boot_file("/etc/hosts", "127.0.0.1 localhost") is None
 
 
 @given(st.text(alphabet="menutry'\"{}linux /vz-5.10\n\t=#>", max_size=200))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.python.requirements import parse_requirement, required
+from npudoctor.facts.python.requirements import find_requirement, parse_requirement
 from npudoctor.facts.python.target_python import PythonEnvironment
 
 
@@ -65,7 +65,7 @@ def test_what_is_asked_of_torch_is_found(
     lines: list[str], machine: str | None, version: str, pinned: str | None
 ) -> None:
     python = PythonEnvironment(executable="/usr/bin/python3", version=version, machine=machine)
-    requirement = required(lines, "torch", python)
+    requirement = find_requirement(lines, "torch", python)
     assert requirement is not None
     assert requirement.pinned == pinned
 
@@ -74,12 +74,12 @@ def test_what_is_asked_of_torch_is_found(
     "lines", [[], ["numpy"], ["torch"], ["torch==main"], ["torch @ file:///x"], ["torch==2;extra=='x'"]]
 )
 def test_a_wheel_that_says_nothing_asks_for_nothing(lines: list[str]) -> None:
-    assert required(lines, "torch") is None
+    assert find_requirement(lines, "torch") is None
 
 
 @given(st.text(max_size=60))
 def test_any_line_is_a_requirement_or_none(line: str) -> None:
     requirement = parse_requirement(line)
     assert requirement is None or requirement.name
-    asked = required([line, f"torch{line}"], "torch")
+    asked = find_requirement([line, f"torch{line}"], "torch")
     assert asked is None or asked.name == "torch"

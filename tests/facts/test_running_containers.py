@@ -2,7 +2,7 @@
 
 import pytest
 
-from npudoctor.facts.node.running_containers import container_of, is_in_memory, parse_names, pod_names, reduced
+from npudoctor.facts.node.running_containers import container_of, is_in_memory, parse_names, pod_names, reduce_mountinfo
 from npudoctor.sdk import Completed
 from npudoctor.testing import FakeHost, run
 
@@ -55,7 +55,7 @@ def test_only_a_dev_in_memory_is_listed(lines: list[str], expected: bool) -> Non
 
 
 def test_a_recording_keeps_of_the_mounts_what_is_read() -> None:
-    assert reduced("\n".join([MEMORY, SECRET, FILES])) == f"{MEMORY}\n{FILES}\n"
+    assert reduce_mountinfo("\n".join([MEMORY, SECRET, FILES])) == f"{MEMORY}\n{FILES}\n"
 
 
 def host(dev: str) -> FakeHost:

@@ -100,7 +100,7 @@ def of_node(node: Node, npu_smi: Completed | None, *, cpus: bool = False, more_p
     book = _Book()
     for call in (_lists(node, cpus), _versions(node), _topology(node)):
         book.put(call)
-    for number, chip in enumerate(node.seen("npu-smi")):
+    for number, chip in enumerate(node.chips_at("npu-smi")):
         book.put(_identity(node, chip, number))
         book.put(_silent(node, chip) if chip.silent else _readings(node, chip, more_processes))
     init, faults = _as_npu_smi(npu_smi)
@@ -221,11 +221,11 @@ def _as_npu_smi(answer: Completed | None) -> tuple[int, tuple[str, ...]]:
 
 def _lists(node: Node, cpus: bool) -> Iterator[_Call]:
     cards = node.cards()
-    listed = [*cards, *(-1 for _ in node.lost())]
+    listed = [*cards, *(-1 for _ in node.lost_npus())]
     for name in ("dcmi_get_card_list", "dcmi_get_card_num_list"):
         yield _says(name, card_num=len(listed), card_list=listed)
     yield _says("dcmi_get_all_device_count", all_device_count=sum(map(len, cards.values())))
-    if node.lost():
+    if node.lost_npus():
         yield _says("dcmi_get_device_num_in_card", -1, device_num=0)
         yield _says("dcmi_get_device_id_in_card", -1, device_id_max=0, mcu_id=-1, cpu_id=-1)
     for card, chips in cards.items():
@@ -268,7 +268,7 @@ def _versions(node: Node) -> Iterator[_Call]:
 def _topology(node: Node) -> Iterator[_Call]:
     if node.product.family not in ("A2", "A3"):
         return
-    chips = node.seen("npu-smi")
+    chips = node.chips_at("npu-smi")
     for one in chips:
         for other in chips:
             kind = LINKS.index(link(node, one, other))

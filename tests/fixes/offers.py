@@ -172,7 +172,7 @@ def options_of(node: Node) -> Options:
 
 
 def planned(node: Node, host: SimulatedHost, id: str, pairs: list[tuple[Result, Finding]], catalog: Catalog) -> FixPlan:
-    params = plan.merged(offer for _, finding in pairs if (offer := finding.fix))
+    params = plan.merge_params(offer for _, finding in pairs if (offer := finding.fix))
     return plan.make(catalog, host, Request(id, params), options_of(node))
 
 

@@ -45,7 +45,7 @@ def state(host: SimulatedHost) -> dict[str, Any]:
         "shm": inner._node.shm_bytes,
         "tls": [chip.tls for chip in inner._node.chips],
         "ports": [
-            (chip.address, chip.netmask, hccn.gateway_of(chip), hccn.detected(chip)) for chip in inner._node.chips
+            (chip.address, chip.netmask, hccn.gateway_of(chip), hccn.detect_address(chip)) for chip in inner._node.chips
         ],
         "processes": sorted(inner._node.processes),
         "packages": dict(inner._target.packages),

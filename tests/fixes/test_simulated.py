@@ -139,7 +139,7 @@ def state(host: SimulatedHost) -> dict[str, Any]:
         "shm": inner._node.shm_bytes,
         "tls": [chip.tls for chip in inner._node.chips],
         "ports": [
-            (chip.address, chip.netmask, hccn.gateway_of(chip), hccn.detected(chip)) for chip in inner._node.chips
+            (chip.address, chip.netmask, hccn.gateway_of(chip), hccn.detect_address(chip)) for chip in inner._node.chips
         ],
         "processes": sorted(inner._node.processes),
         "packages": dict(inner._target.packages),
@@ -308,7 +308,7 @@ def test_how_a_container_is_started_is_said_and_nothing_changed() -> None:
 def test_each_running_container_gets_the_command_of_its_own_npus() -> None:
     host = node(**labels.read(labels.FOLDER / "containers-that-lack-files.toml").said["node"])
     found = plan.offers(run(host, "containers.complete"))["container.run-command"]
-    made = planned(host, "container.run-command", plan.merged(offer for _, one in found if (offer := one.fix)))
+    made = planned(host, "container.run-command", plan.merge_params(offer for _, one in found if (offer := one.fix)))
     told = {note.split(",")[0]: set(re.findall(r"(\w+) run|/dev/davinci(\d)", note)) for note in made.notes}
     assert told == {
         "for vllm-serve": {("docker", ""), ("", "4"), ("", "5")},

@@ -142,7 +142,7 @@ def test_what_arrives_damaged_is_not_unpacked(safe: Path) -> None:
     good = install.read_archive(str(archive(safe, "1.0")))
     bad = replace(good, sha256="0" * 64)
     plan = Plan(names=("n1",), timeout_s=300)
-    (row,) = install.asked("install", bad, str(safe / "p"), plan, local.ask)
+    (row,) = install.install_rows("install", bad, str(safe / "p"), plan, local.ask)
     assert (row.outcome, "arrived damaged" in row.detail) == ("refused", True)
     assert not [one for one in (safe / "p").rglob("*") if one.name == "npudoctor" or ".archive" in one.name]
 

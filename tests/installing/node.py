@@ -145,7 +145,7 @@ def opened(host: Tree, steps: Sequence[Step], *, serials: tuple[str, ...] = ()) 
     journal = Journal(host, "/var/lib/npudoctor")
     journal.prepare()
     record = RunRecord(
-        id=journal.unused("setup.packages"),
+        id=journal.new_name("setup.packages"),
         fix="driver.install",
         title="NPU driver",
         params="{}",

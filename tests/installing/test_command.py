@@ -89,7 +89,7 @@ class Given:
         self.plan = Plan(steps=tuple(self._step(kind, path) for kind, path in files.items()))
         self.sums = {f"/repo/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.values()}
         patch.setattr(setup_install, "opened", self._opened)
-        patch.setattr(setup_node, "described", self._described)
+        patch.setattr(setup_node, "describe_node", self._described)
         patch.setattr(setup_node, "caller_of", lambda *_: self._caller())
 
     def _step(self, kind: str, path: Path) -> PlanStep:
@@ -248,13 +248,13 @@ def test_in_a_container_nothing_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build.a2_release(tmp_path)
-    examined = packages.examined
+    examined = packages.examine_node
 
     def inside(*given: Any) -> Any:
         node, report = examined(*given)
         return replace(node, in_container=True), report
 
-    monkeypatch.setattr(packages, "examined", inside)
+    monkeypatch.setattr(packages, "examine_node", inside)
     monkeypatch.setattr(setup_install, "refuse_early", lambda *_: None)
     monkeypatch.setattr(setup_install, "install", lambda *_: pytest.fail("it began"))
     words = ("--only", "driver,firmware", "--expect", "driver=25.5.2,firmware=7.8.0.7.220")
@@ -277,7 +277,7 @@ def test_a_container_or_a_virtual_machine_with_an_npu_stands_against_it(
     host = tree(tmp_path)
     card = PciCard(slot="0000:81:00.0", device="0xd802", family="910b")
     known: dict[type, object] = {PciCards: PciCards((card,)), RunningContainers: RunningContainers(())}
-    monkeypatch.setattr(setup_node, "_gathered", lambda *_: known)
+    monkeypatch.setattr(setup_node, "_gather_facts", lambda *_: known)
 
     def refused() -> str:
         with pytest.raises(Refused) as why:
@@ -355,8 +355,8 @@ def test_a_check_whose_tool_does_not_answer_stands_against_ready(
     )
     done = engine.Done(report=a_report(result))
     monkeypatch.setattr(engine, "run", lambda *_, **__: [done])
-    monkeypatch.setattr(setup_node, "_gathered", lambda *_: {})
-    assert "npu-smi did not answer (npu.ecc)" in setup_node._wrong(
+    monkeypatch.setattr(setup_node, "_gather_facts", lambda *_: {})
+    assert "npu-smi did not answer (npu.ecc)" in setup_node._find_problems(
         plugins.load(folder=""), tree(tmp_path), Options(), ()
     )
 
@@ -404,7 +404,7 @@ def test_what_the_upgrade_tool_says_is_part_of_the_proof(
     host = tree(tmp_path)
     answers = {"--boot_status": boot, "--status": state_of}
     monkeypatch.setattr(host, "run", lambda argv, **_: Completed(returncode=0, stdout=answers[argv[-1]]))
-    assert proof.unfinished(host) == wrong
+    assert proof.unfinished_upgrades(host) == wrong
 
 
 @pytest.mark.parametrize("option", ["--attach", "--resume"])

@@ -57,7 +57,7 @@ def begun(host: Node, folder: Path, does: str = "installs", **containers: str) -
     journal = Journal(host, "/var/lib/npudoctor")
     journal.prepare()
     record = RunRecord(
-        id=journal.unused("setup.packages"),
+        id=journal.new_name("setup.packages"),
         fix="driver.install",
         title="NPU driver",
         params="{}",
@@ -132,10 +132,10 @@ def container(runtime: str = "docker", pod: str | None = None) -> RunningContain
 
 def test_only_what_is_named_and_holds_an_npu_may_be_stopped(tmp_path: Path) -> None:
     host = held(tmp_path)
-    assert holders.consented(host, ["npu-exporter.service"], []) == (EXPORTER,)
+    assert holders.confirmed_holders(host, ["npu-exporter.service"], []) == (EXPORTER,)
     assert holders.others(host, (EXPORTER,)) == []
     assert holders.others(host, ()) == ["npu-exporter pid 4711 (unit npu-exporter.service)"]
-    (one,) = holders.consented(host, ["vllm"], [container()])
+    (one,) = holders.confirmed_holders(host, ["vllm"], [container()])
     assert (one.stop, one.start) == (("docker", "stop", ID), ("docker", "start", ID))
     for name, of, why in (
         ("cron.service", container(), "holds no NPU"),
@@ -145,12 +145,12 @@ def test_only_what_is_named_and_holds_an_npu_may_be_stopped(tmp_path: Path) -> N
         ("--now", container(), "holds no NPU"),
     ):
         with pytest.raises(Refused, match=why):
-            holders.consented(host, [name], [of])
+            holders.confirmed_holders(host, [name], [of])
 
 
 def test_a_process_in_a_stopped_container_is_no_other(tmp_path: Path) -> None:
     host = held(tmp_path, f"0::/system.slice/docker-{ID}.scope")
-    (one,) = holders.consented(host, ["vllm"], [container()])
+    (one,) = holders.confirmed_holders(host, ["vllm"], [container()])
     assert holders.others(host, (one,)) == []
 
 

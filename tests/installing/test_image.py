@@ -128,8 +128,8 @@ def test_ready_needs_the_smoke_run_and_the_image_survives_the_reboot(
 
 def test_the_smoke_run_comes_after_the_checks_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host, wrong = node(tmp_path), ["an NPU is in alarm"]
-    monkeypatch.setattr(setup_node, "_wrong", lambda *_: list(wrong))
-    monkeypatch.setattr(setup_node, "_gathered", lambda *_: {DeviceNodes: NODES})
+    monkeypatch.setattr(setup_node, "_find_problems", lambda *_: list(wrong))
+    monkeypatch.setattr(setup_node, "_gather_facts", lambda *_: {DeviceNodes: NODES})
     asked = setup_node.caller_of(None, host, None, (), IMAGE)  # type: ignore[arg-type]
     assert asked.wrong() == wrong
     assert host.ran == []

@@ -70,7 +70,7 @@ def test_a_node_that_went_down_in_a_step_is_not_ready_and_nothing_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = Given(tmp_path, monkeypatch, "waits")
-    monkeypatch.setattr(setup_install, "_followed", lambda *_: 6)
+    monkeypatch.setattr(setup_install, "_follow_log", lambda *_: 6)
     given.install()
     monkeypatch.undo()
     given = Given(tmp_path, monkeypatch, "waits")

@@ -263,7 +263,7 @@ def test_recovery_and_undo_change_nothing_of_it(tmp_path: Path, state_of: str) -
         if path.is_file() and path.name != "lock"
     }
     assert after == before
-    assert (state.held(journal) == id) is (state_of != "done")
+    assert (state.current_run(journal) == id) is (state_of != "done")
 
 
 # Ended at any moment
@@ -361,7 +361,7 @@ def test_a_killed_npudoctor_leaves_the_installer_running_and_is_attached_to(
         os.killpg(child.pid, number)
         child.wait()
     folder = journal.archive(id, "step-1")
-    assert apart.alive(host, folder)
+    assert apart.running_pid(host, folder)
     assert status(journal, id) == "running"
     (tmp_path / "go").touch()
     said: list[str] = []
@@ -398,9 +398,9 @@ def test_an_installer_whose_starter_was_killed_still_counts_as_running(tmp_path:
     starter = int(host.read(f"{folder}/pid").split()[0])
     os.kill(starter, signal.SIGKILL)
     wait_for(lambda: host.start_of(starter) is None)
-    assert apart.alive(host, folder) not in (None, starter)
+    assert apart.running_pid(host, folder) not in (None, starter)
     (tmp_path / "go").touch()
-    wait_for(lambda: apart.alive(host, folder) is None)
+    wait_for(lambda: apart.running_pid(host, folder) is None)
     line = installation(host, journal, id, []).go_on()
     assert line == "INTERRUPTED at step 1: its installer was ended, or the node went down: its exit code is not known"
 
@@ -484,7 +484,7 @@ def test_a_pid_of_another_boot_is_not_followed(tmp_path: Path, monkeypatch: pyte
         installation(host, journal, id, []).go_on()
     own = f"{os.getpid()} {host.start_of(os.getpid())}\n"
     host.write_file(journal.archive(id, "step-1/pid"), own.encode())
-    assert apart.alive(host, journal.archive(id, "step-1")) == os.getpid()
+    assert apart.running_pid(host, journal.archive(id, "step-1")) == os.getpid()
     host.boot = NEXT_BOOT
     line = installation(host, journal, id, []).go_on()  # without an end, if this process were followed
     assert line == "INTERRUPTED at step 1: its installer was ended, or the node went down: its exit code is not known"

@@ -41,11 +41,11 @@ def signed(package: Path, *, form: str = "DER", suffix: str = "cms") -> Path:
 def test_a_good_signature_and_who_signed(package: Path, form: str, suffix: str) -> None:
     host, folder = LocalHost(), package.parent
     signed(package, form=form, suffix=suffix)
-    assert "who signed is not verified" in signatures.verified(host, str(package), None)
+    assert "who signed is not verified" in signatures.verify(host, str(package), None)
     vendor = str(folder / "vendor.pem")
-    assert f"is verified with {vendor}" in signatures.verified(host, str(package), vendor)
+    assert f"is verified with {vendor}" in signatures.verify(host, str(package), vendor)
     with pytest.raises(Refused, match="is no good signature of"):
-        signatures.verified(host, str(package), str(folder / "other.pem"))
+        signatures.verify(host, str(package), str(folder / "other.pem"))
 
 
 def test_a_certificate_of_the_system_s_store_is_not_that_of_the_person(
@@ -61,9 +61,9 @@ def test_a_certificate_of_the_system_s_store_is_not_that_of_the_person(
     shutil.copy(folder / "vendor.pem", certificates / f"{done.stdout.decode().strip()}.0")
     monkeypatch.setenv("SSL_CERT_DIR", str(certificates))
     with pytest.raises(Refused, match="is no good signature of"):
-        signatures.verified(LocalHost(), str(package), str(folder / "other.pem"))
+        signatures.verify(LocalHost(), str(package), str(folder / "other.pem"))
     monkeypatch.chdir(folder)
-    assert f"is verified with {folder}/vendor.pem" in signatures.verified(LocalHost(), str(package), "vendor.pem")
+    assert f"is verified with {folder}/vendor.pem" in signatures.verify(LocalHost(), str(package), "vendor.pem")
 
 
 @as_root
@@ -72,7 +72,7 @@ def test_what_another_user_can_write_is_not_believed(package: Path, name: str) -
     signed(package)
     give(package.parent / name, ALICE)
     with pytest.raises(Refused, match=str(ALICE)):
-        signatures.verified(LocalHost(), str(package), str(package.parent / "vendor.pem"))
+        signatures.verify(LocalHost(), str(package), str(package.parent / "vendor.pem"))
 
 
 @pytest.mark.parametrize("authority", [None, "vendor.pem"])
@@ -82,28 +82,28 @@ def test_a_bad_signature_is_refused(package: Path, authority: str | None) -> Non
     with package.open("ab") as file:
         file.write(b"x")
     with pytest.raises(Refused, match="is no good signature of"):
-        signatures.verified(LocalHost(), str(package), trusted)
+        signatures.verify(LocalHost(), str(package), trusted)
     signature.write_bytes(b"garbage")
     with pytest.raises(Refused, match="is no good signature of"):
-        signatures.verified(LocalHost(), str(package), trusted)
+        signatures.verify(LocalHost(), str(package), trusted)
 
 
 def test_without_a_signature_it_is_said(tmp_path: Path) -> None:
     path = tmp_path / "driver.run"
     path.touch()
     (tmp_path / "driver.run.crl").touch()
-    assert signatures.verified(LocalHost(), str(path), None) == "no signature beside it"
+    assert signatures.verify(LocalHost(), str(path), None) == "no signature beside it"
     with pytest.raises(Refused, match="has no signature beside it"):
-        signatures.verified(LocalHost(), str(path), "/etc/vendor.pem")
+        signatures.verify(LocalHost(), str(path), "/etc/vendor.pem")
 
 
 def test_what_cannot_be_verified_is_said_and_with_an_authority_refused(tmp_path: Path) -> None:
     path = tmp_path / "driver.run"
     path.touch()
     (tmp_path / "driver.run.asc").touch()
-    assert "is not verified: " in signatures.verified(LocalHost(), str(path), None)
+    assert "is not verified: " in signatures.verify(LocalHost(), str(path), None)
     with pytest.raises(Refused):
-        signatures.verified(LocalHost(), str(path), str(tmp_path / "keys.gpg"))
+        signatures.verify(LocalHost(), str(path), str(tmp_path / "keys.gpg"))
 
 
 @pytest.fixture
@@ -147,24 +147,24 @@ def revocations(package: Path, *, revoked: bool, by: str = "vendor") -> None:
 def test_the_certificate_of_the_signer_suffices_and_signs_for_no_other(issued: Path) -> None:
     folder = issued.parent
     for name in ("vendor", "signer"):
-        said = signatures.verified(LocalHost(), str(issued), str(folder / f"{name}.pem"))
+        said = signatures.verify(LocalHost(), str(issued), str(folder / f"{name}.pem"))
         assert said.endswith(f"{name}.pem; revocation is not checked")
     sign(issued, "below", "-certfile", "signer.pem")
     for name in ("vendor", "signer"):
         with pytest.raises(Refused, match="is no good signature of"):
-            signatures.verified(LocalHost(), str(issued), str(folder / f"{name}.pem"))
+            signatures.verify(LocalHost(), str(issued), str(folder / f"{name}.pem"))
 
 
 def test_a_revoked_signer_is_refused(issued: Path) -> None:
     vendor = str(issued.parent / "vendor.pem")
     revocations(issued, revoked=False)
-    assert signatures.verified(LocalHost(), str(issued), vendor).endswith(f"not revoked by {issued}.crl")
+    assert signatures.verify(LocalHost(), str(issued), vendor).endswith(f"not revoked by {issued}.crl")
     revocations(issued, revoked=True)
     with pytest.raises(Refused, match="certificate revoked"):
-        signatures.verified(LocalHost(), str(issued), vendor)
+        signatures.verify(LocalHost(), str(issued), vendor)
     revocations(issued, revoked=False, by="other")
     with pytest.raises(Refused, match="unable to get certificate CRL"):
-        signatures.verified(LocalHost(), str(issued), vendor)
+        signatures.verify(LocalHost(), str(issued), vendor)
 
 
 def test_every_suffix_of_a_signature_is_verified() -> None:

@@ -159,7 +159,7 @@ def test_what_was_installed_since_is_undone_first(tmp_path: Path, monkeypatch: p
 
 def test_a_step_that_was_not_begun_is_not_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = Given(tmp_path, monkeypatch)
-    monkeypatch.setattr(run.Installation, "go_on", lambda self: self._stopped(1, "not begun"))
+    monkeypatch.setattr(run.Installation, "go_on", lambda self: self._stop_at(1, "not begun"))
     assert given.install() == 6
     with pytest.raises(Refused, match="nothing of it can be undone"):
         undo(given)

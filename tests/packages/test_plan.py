@@ -6,7 +6,7 @@ import pytest
 
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS
 from npudoctor.packages.node import Node, of_facts
-from npudoctor.packages.plan import NO_WAY_BACK, Plan, planned
+from npudoctor.packages.plan import NO_WAY_BACK, Plan, make_plan
 from npudoctor.packages.sets import package_sets
 from npudoctor.records import replace
 
@@ -20,7 +20,7 @@ OLD = replace(BARE_NODE, driver="25.2.0", firmware="7.7.0.6.236", cann="8.2.RC1"
 def plan_for(folder: Path, node: Node, purpose: str = BOTH, only: tuple[str, ...] = ()) -> Plan:
     staged = read(folder)
     first = package_sets(staged, node).sets[0]
-    return planned(first, staged, node, purpose=purpose, only=only)
+    return make_plan(first, staged, node, purpose=purpose, only=only)
 
 
 def components(plan: Plan) -> list[str]:

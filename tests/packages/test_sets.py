@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.facts.node.staged_packages import Package
-from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, missing
+from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, find_missing
 from npudoctor.packages.node import Node, why_not
 from npudoctor.packages.sets import package_sets
 from npudoctor.records import replace
@@ -61,7 +61,7 @@ def test_one_release_is_one_set_and_lacks_nothing(tmp_path: Path) -> None:
         *("driver", "firmware", "toolkit", "ops", "nnal", "torch", "torch_npu")
     ]
     assert (only.fit.value, only.uncertain, found.alone) == ("compatible", (), ())
-    assert missing(only, A2, BOTH) == ()
+    assert find_missing(only, A2, BOTH) == ()
 
 
 def test_of_a_driver_as_rpm_and_as_run_the_one_that_is_installed_is_in_the_set(tmp_path: Path) -> None:
@@ -132,13 +132,13 @@ def test_wheels_for_several_pythons_are_one_set(tmp_path: Path) -> None:
 def test_missing_packages_have_the_published_names(tmp_path: Path) -> None:
     build.cann(tmp_path, "Ascend-cann-toolkit_8.5.0_linux-aarch64.run", "8.5.0")
     (only,) = package_sets(read(tmp_path), A2).sets
-    assert [one.published for one in missing(only, A2, BARE)] == [
+    assert [one.published for one in find_missing(only, A2, BARE)] == [
         "Ascend-hdk-910b-npu-driver_25.5.0_linux-aarch64.run",
         "Ascend-cann-910b-ops_8.5.0_linux-aarch64.run",
         "torch-2.9.0-cp310-cp310-manylinux_2_28_aarch64.whl",
         "torch_npu-2.9.0-cp310-cp310-manylinux_2_28_aarch64.whl",
     ]
-    assert [one.component for one in missing(only, A2, CONTAINERS)] == ["driver"]
+    assert [one.component for one in find_missing(only, A2, CONTAINERS)] == ["driver"]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_missing_packages_have_the_published_names(tmp_path: Path) -> None:
 )
 def test_the_published_name_is_that_of_the_chip(family: str, arch: str, driver: str) -> None:
     node = Node(chips=1, families=(family,), arch=arch)
-    assert missing(None, node, CONTAINERS)[0].published == driver
+    assert find_missing(None, node, CONTAINERS)[0].published == driver
 
 
 def test_nothing_of_the_host_is_missing_in_a_container() -> None:
     node = Node(chips=8, families=("A2",), arch="aarch64", in_container=True)
-    assert {one.component for one in missing(None, node, BOTH)} == {"toolkit", "torch", "torch_npu"}
+    assert {one.component for one in find_missing(None, node, BOTH)} == {"toolkit", "torch", "torch_npu"}

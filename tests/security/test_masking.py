@@ -264,7 +264,7 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
         for event in engine.run(catalog, recorder, Selection(), facts=catalog.probes):
             if isinstance(event, engine.Done):
                 assert not leaks(data.to_json(event.report))
-        files = files_of(recording_policy.reduced(recorder.notes)[0])
+        files = files_of(recording_policy.reduce_notes(recorder.notes)[0])
         for name, content in files.items():
             assert not leaks(name + "\n" + content.decode("utf-8", "replace")), name
         if number == 0:
@@ -331,7 +331,7 @@ def test_no_screen_holds_what_a_recording_made_by_hand_says(tmp_path: Path) -> N
     for _ in engine.run(catalog, recorder, Selection(), facts=catalog.probes):
         pass
     folder = tmp_path / "node"
-    files = files_of(recording_policy.reduced(recorder.notes)[0])
+    files = files_of(recording_policy.reduce_notes(recorder.notes)[0])
     told = {name: content for name, content in files.items() if re.match(r"commands/(dmesg|npu-smi).*/stdout", name)}
     _write_by_hand({**files, **{name: content + PLANTED[0].encode() for name, content in told.items()}}, folder)
     seen: list[str] = []

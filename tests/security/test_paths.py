@@ -16,7 +16,7 @@ from npudoctor.cli import main
 from npudoctor.fixer import plan, runner
 from npudoctor.host import Refused
 from npudoctor.host.live.local import LocalHost
-from npudoctor.host.live.safe_files import append, make_folders, written
+from npudoctor.host.live.safe_files import append, make_folders, open_replacement
 from npudoctor.host.recording import bundle_writer
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Fix, MakeFolder, Options, RemoveFile, RemoveFolder, Step, WriteFile, fix
@@ -240,7 +240,10 @@ def test_an_output_is_not_written_through_a_link_of_another_user(
     folder.symlink_to(victim)
     os.chown(folder, ALICE, ALICE, follow_symlinks=False)
     for path in (link, folder / "pwn"):
-        with pytest.raises(Refused, match="symbolic link"), written(str(path), replace=replace, ours=ours) as file:
+        with (
+            pytest.raises(Refused, match="symbolic link"),
+            open_replacement(str(path), replace=replace, ours=ours) as file,
+        ):
             file.write(b"x")
     assert not os.listdir(victim)
 
@@ -250,7 +253,7 @@ def test_a_file_that_nobody_named_is_not_written_in_another_users_folder(open_fo
     home = open_folder / "home"
     home.mkdir()
     give(home, ALICE)
-    with pytest.raises(Refused), written(str(home / "tui.json"), ours=True) as file:
+    with pytest.raises(Refused), open_replacement(str(home / "tui.json"), ours=True) as file:
         file.write(b"x")
     with pytest.raises(Refused):
         make_folders(str(home / "a" / "b"))
@@ -281,7 +284,7 @@ def test_no_output_follows_a_link_that_comes_and_goes(shared: Path, victim: Path
     path = shared / "report.json"
     with flipping(path, victim / "pwn", "file"):
         for number in range(tries):
-            with contextlib.suppress(Refused, OSError), written(str(path), replace=bool(number % 2)) as file:
+            with contextlib.suppress(Refused, OSError), open_replacement(str(path), replace=bool(number % 2)) as file:
                 file.write(b"x")
             assert not os.listdir(victim)
             if path.is_file() and not path.is_symlink():

@@ -56,7 +56,7 @@ def _findings(report: Report) -> Any:
 def recorded(host: Host, options: Options | None = None) -> tuple[Any, dict[str, bytes], Notes]:
     recorder = RecordingHost(host)
     live = judged(recorder, options)
-    return live, files_of(recording_policy.reduced(recorder.notes)[0]), recorder.notes
+    return live, files_of(recording_policy.reduce_notes(recorder.notes)[0]), recorder.notes
 
 
 def opened(files: dict[str, bytes], folder: Path) -> Host:
@@ -74,7 +74,7 @@ def node(name: str, folder: Path) -> tuple[Host, Options]:
 
 
 def mapped(said: Any, names: redaction.Pseudonyms) -> Any:
-    text = redaction._mapped(said, names.apply)
+    text = redaction._map_strings(said, names.apply)
     text = re.sub(r"\(\+\d+ arguments? #\d+\)", "", json.dumps(text))
     return json.loads(re.sub(r"(?<!\w)(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?!\w)", "0" * 12, text))  # ids of containers
 
@@ -83,13 +83,13 @@ def compare_with_its_recordings(name: str, folder: Path) -> None:
     host, options = node(name, folder / "node")
     live, files, _ = recorded(host, options)
     assert judged(opened(files, folder / "recording"), options) == live
-    redacted, names = redaction.redacted(files)
+    redacted, names = redaction.redact(files)
     again = judged(opened(redacted, folder / "redacted"), options)
     assert mapped(again, names) == mapped(live, names)
     text = "\n".join(f"{name}\n{content.decode('utf-8', 'replace')}" for name, content in redacted.items())
     for old in (*names.hosts, *names.users, *names.serials, *names._ipv4):
         assert not re.search(rf"(?<![\w.-]){re.escape(old)}(?![\w.-])", text), old
-    assert redaction.redacted(files)[0] == redacted
+    assert redaction.redact(files)[0] == redacted
 
 
 ODD = ("library-cut-short", "npu-smi-hangs", "example-healthy-user-install")
@@ -268,7 +268,7 @@ def files_with(**more: Any) -> dict[str, bytes]:
 
 
 def test_names_addresses_and_serial_numbers_are_replaced_everywhere_by_the_same() -> None:
-    files, names = redaction.redacted(files_with())
+    files, names = redaction.redact(files_with())
     text = "\n".join(f"{name}\n{content.decode()}" for name, content in files.items())
     for old in (
         "gpu17",
@@ -295,7 +295,7 @@ def test_names_addresses_and_serial_numbers_are_replaced_everywhere_by_the_same(
 
 
 def test_networks_stay_networks_and_special_addresses_stay() -> None:
-    found = redaction._shifted(
+    found = redaction._shift_addresses(
         [IPv4Address(one) for one in ("10.1.2.3", "10.1.2.9", "10.1.3.1", "10.200.0.1")],
         redaction._RANGES[0],
     )
@@ -307,12 +307,12 @@ def test_networks_stay_networks_and_special_addresses_stay() -> None:
         "bundle.json": b"{}",
         "root/etc/hosts": b"127.0.0.1 a\n0.0.0.0 b\n255.255.255.0 c\n224.0.0.1 d\n::1 e\nff02::1 f\n",
     }
-    text = redaction.redacted(files)[0]["root/etc/hosts"].decode()
+    text = redaction.redact(files)[0]["root/etc/hosts"].decode()
     assert re.findall(r"^\S+", text, re.M) == ["127.0.0.1", "0.0.0.0", "255.255.255.0", "224.0.0.1", "::1", "ff02::1"]
 
 
 def test_a_version_of_four_numbers_is_no_address() -> None:
-    files, _ = redaction.redacted(files_with() | {"root/usr/local/Ascend/driver/version.info": b"Version=24.1.0.3\n"})
+    files, _ = redaction.redact(files_with() | {"root/usr/local/Ascend/driver/version.info": b"Version=24.1.0.3\n"})
     assert files["root/usr/local/Ascend/driver/version.info"] == b"Version=24.1.0.3\n"
 
 

@@ -62,7 +62,7 @@ def run_plan(made: plan.Plan, keep: Path) -> Ran:
     session = Session(catalog=plugins.load(), host=FakeHost(), request=made.request, options=Options())
     results = {result.check: result for result in session.results_of(outcome)}
     pids = [event.pid for event in events if event.event == "rank-started"]
-    left = [*launch.marked(str(keep / "told.json")), *(pid for pid in pids if launch.is_alive(pid))]
+    left = [*launch.marked_processes(str(keep / "told.json")), *(pid for pid in pids if launch.is_alive(pid))]
     return Ran(events=events, results=results, left=left, outcome=outcome)
 
 

@@ -438,7 +438,7 @@ def test_the_node_is_told_by_a_banner_and_a_live_one_has_none() -> None:
 def test_pages_wrap_and_never_lose_a_word() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         page = app.screen.query_one("#page", Page)
-        said = " ".join(line.plain for line in page._wrapped(30))
+        said = " ".join(line.plain for line in page._wrap_all(30))
         assert "libascendcl.so not found" in " ".join(said.split())
 
     play("new-node", acts)

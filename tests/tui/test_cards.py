@@ -19,7 +19,7 @@ from npudoctor.tui.bars import bar, curve
 from npudoctor.tui.model import cards
 from npudoctor.tui.model.cards import ChipRow
 from npudoctor.tui.model.diagnosis import State
-from npudoctor.tui.model.holders import Boxes, Held, ordered
+from npudoctor.tui.model.holders import Boxes, Held, order_held
 from npudoctor.tui.model.series import KEPT, Series, span
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.widgets.page import Page, Paragraph
@@ -112,13 +112,13 @@ HELD = (
     ("order", "pids"), [("memory", [7, 9, 5]), ("pid", [5, 7, 9]), ("user", [5, 9, 7]), ("container", [5, 7, 9])]
 )
 def test_processes_have_an_order(order: str, pids: list[int]) -> None:
-    assert [one.pid for one in ordered(HELD, order)] == pids
+    assert [one.pid for one in order_held(HELD, order)] == pids
 
 
 def test_processes_are_found_by_user_command_pid_and_container() -> None:
     for words, pid in (("zoe", 9), ("a.py", 5), ("JOB-0 train", 5), ("7", 7)):
-        assert [one.pid for one in ordered(HELD, "pid", words)] == [pid]
-    assert ordered(HELD, "pid", "zoe a.py") == []
+        assert [one.pid for one in order_held(HELD, "pid", words)] == [pid]
+    assert order_held(HELD, "pid", "zoe a.py") == []
 
 
 def test_a_process_has_the_name_of_its_container_and_its_rank() -> None:

@@ -41,7 +41,7 @@ class Stand:
         self.killed = threading.Event()
         self._start_of = self.given.host.start_of
         patch.setattr(self.given.host, "start_of", self._start_until_killed, raising=False)
-        patch.setattr(setup_plan, "prepared", lambda *_: self._prepared())
+        patch.setattr(setup_plan, "prepare", lambda *_: self._prepared())
 
     def _start_until_killed(self, pid: int) -> str | None:
         if self.killed.is_set():
@@ -71,7 +71,7 @@ class Stand:
             open=seen.open,
             plan_setup=lambda words: setup_plan.of_args(parser_of("setup").parse_args(list(words))),
             set_up=self._set_up,
-            pending=lambda: setup_install.pending(parser_of("setup").parse_args([*STATE])),
+            pending=lambda: setup_install.option_to_go_on(parser_of("setup").parse_args([*STATE])),
         )
 
     def _set_up(self, words: Sequence[str], say: Callable[[str], None]) -> int:

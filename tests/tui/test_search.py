@@ -49,11 +49,11 @@ def test_the_codes_of_a_finding_are_known() -> None:
 def test_codes_known_issues_and_checks_are_explained_and_others_said_to_be_unknown() -> None:
     session, _ = looked_at("new-node")
     for name in ("EI0019", "P003", "hccl.ports-reserved"):
-        assert len(explaining.explained(session, name)) >= 2, name
-    told = dict(explaining.explained(session, "P001"))
+        assert len(explaining.explain_lines(session, name)) >= 2, name
+    told = dict(explaining.explain_lines(session, "P001"))
     assert {"  cause", "  codes", "  detected by", "  do", "  shows"} <= {label.rstrip() for label in told}
     assert told["  detected by  "].startswith("npudoctor check cann.environment")
-    ((heading, said),) = explaining.explained(session, "no-such-code")
+    ((heading, said),) = explaining.explain_lines(session, "no-such-code")
     assert heading == "" and "no-such-code" in said
 
 
@@ -119,7 +119,7 @@ def test_an_explanation_that_comes_after_its_dialog_was_closed_is_dropped(monkey
         told.set()
         return [("", "late")]
 
-    monkeypatch.setattr(explaining, "explained", slowly)
+    monkeypatch.setattr(explaining, "explain_lines", slowly)
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "x")

@@ -181,17 +181,17 @@ def test_completion_names_the_folders_of_which_there_are_several(tmp_path: Path)
     for name in ("ascend-8.5", "ascend-9.0", ".hidden", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "ascend-file").touch()
-    assert setting_up.completed(f"{tmp_path}/as") == (f"{tmp_path}/ascend-", ["ascend-8.5", "ascend-9.0"])
-    assert setting_up.completed(f"{tmp_path}/") == (f"{tmp_path}/", ["ascend-8.5", "ascend-9.0", "other"])
-    assert setting_up.completed(f"{tmp_path}/.h") == (f"{tmp_path}/.hidden/", [])
-    assert setting_up.completed(f"{tmp_path}/none") == (f"{tmp_path}/none", [])
-    assert setting_up.completed("relative") == ("relative", [])
+    assert setting_up.complete_path(f"{tmp_path}/as") == (f"{tmp_path}/ascend-", ["ascend-8.5", "ascend-9.0"])
+    assert setting_up.complete_path(f"{tmp_path}/") == (f"{tmp_path}/", ["ascend-8.5", "ascend-9.0", "other"])
+    assert setting_up.complete_path(f"{tmp_path}/.h") == (f"{tmp_path}/.hidden/", [])
+    assert setting_up.complete_path(f"{tmp_path}/none") == (f"{tmp_path}/none", [])
+    assert setting_up.complete_path("relative") == ("relative", [])
 
 
 def test_a_folder_with_control_characters_is_neither_offered_nor_planned(tmp_path: Path) -> None:
     hostile = tmp_path / "pk\x1b]52;c;UFdO\x1b\\"
     hostile.mkdir()
-    assert setting_up.completed(f"{tmp_path}/pk") == (f"{tmp_path}/pk", [])
+    assert setting_up.complete_path(f"{tmp_path}/pk") == (f"{tmp_path}/pk", [])
     session = Session(lambda: node_of("--simulate", "bare-host"))
     with pytest.raises(CannotPlan, match="control characters"):
         setting_up.plan(session, setting_up.Answers(folder=str(hostile)))

@@ -77,11 +77,11 @@ def parse(read: Read, *, with_needed: bool = True) -> Elf:
     dynamic = next(((offset, length) for kind, _, offset, _, _, length, _, _ in segments if kind == _DYNAMIC), None)
     if dynamic is None or not with_needed:
         return Elf(machine=name, end=end)
-    needed, runpath = _dynamic(read, dynamic, loads)
+    needed, runpath = _read_dynamic(read, dynamic, loads)
     return Elf(machine=name, end=end, needed=needed, runpath=runpath)
 
 
-def _dynamic(
+def _read_dynamic(
     read: Read, where: tuple[int, int], loads: list[tuple[int, int, int]]
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The names that the dynamic section gives; None where it, or the names, lie beyond what can be read."""
@@ -154,7 +154,7 @@ def _words(elf: Elf) -> Iterator[tuple[int, str]]:
         yield _RUNPATH, ":".join(elf.runpath)
 
 
-def reduced(parts: Mapping[int, bytes], size: int) -> bytes:
+def reduce_library(parts: Mapping[int, bytes], size: int) -> bytes:
     """A library as small as its facts, from the pieces that were read of it and its size in bytes.
 
     What is not a library, or is damaged, keeps its beginning.

@@ -89,7 +89,7 @@ def is_one(path: str) -> bool:
     return path.endswith("/bin/activate") or "/activate.d/" in path
 
 
-def reduced(text: str) -> str:
+def reduce_startup_file(text: str) -> str:
     """A start-up file as it may be recorded: of what a person has written there, only the lines that are read here."""
     lines = text.splitlines()
     setting = {line.line_number for line in job_variables.parse("\n".join(lines), "")}

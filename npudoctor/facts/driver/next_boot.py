@@ -58,7 +58,7 @@ def parse_menu(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def reduced(path: str, text: str) -> str | None:
+def reduce_boot_file(path: str, text: str) -> str | None:
     """What is read of a boot loader's file, and no more: menus may hold passwords. None for any other file."""
     if path in GRUB_ENVIRONMENTS:
         return f"saved_entry={parse_environment(text).get('saved_entry', '')}\n"
@@ -80,8 +80,8 @@ def next_boot(host: Host, platform: Platform, container: Container | None) -> Ne
         raise NotApplicable("a container uses the kernel of its host")
     if platform.kernel is None:
         raise Unavailable("running kernel unknown", because=Because.NOT_RECORDED)
-    release, source = _chosen(host)
-    kernels = dict.fromkeys((release, platform.kernel, *_installed(host)))
+    release, source = _default_entry(host)
+    kernels = dict.fromkeys((release, platform.kernel, *_bootable_kernels(host)))
     with_driver = tuple(kernel for kernel in kernels if _has_driver(host, kernel))
     return NextBoot(
         release=release,
@@ -93,7 +93,7 @@ def next_boot(host: Host, platform: Platform, container: Container | None) -> Ne
     )
 
 
-def _chosen(host: Host) -> tuple[str, str]:
+def _default_entry(host: Host) -> tuple[str, str]:
     images = tuple(found[1] for name in host.list_dir(BOOT) if (found := re.fullmatch(_IMAGE, name)))
     refused: Unavailable | None = None
     saved, where = "", ""
@@ -123,7 +123,7 @@ def _chosen(host: Host) -> tuple[str, str]:
     return best, f"the newest kernel in {BOOT}"
 
 
-def _installed(host: Host) -> tuple[str, ...]:
+def _bootable_kernels(host: Host) -> tuple[str, ...]:
     """The kernels that can be booted and have modules, the newest first."""
     with contextlib.suppress(Unavailable):
         images = {found[1] for name in host.list_dir(BOOT) if (found := re.fullmatch(_IMAGE, name))}

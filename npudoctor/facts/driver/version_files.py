@@ -167,12 +167,12 @@ def parse_version_cfg(text: str) -> VersionCfg:
     if not running and not installed:
         raise refusal("not a version.cfg of CANN", lines_of(text))
     first = next((running[name] for name in ("toolkit", "runtime", *running) if running.get(name)), None)
-    build, version = next(iter(_bracketed(first)), (None, None))
-    versions = dict.fromkeys(version for value in installed for _, version in _bracketed(value))
+    build, version = next(iter(_bracketed_pairs(first)), (None, None))
+    versions = dict.fromkeys(version for value in installed for _, version in _bracketed_pairs(value))
     return VersionCfg(version, build, tuple(versions))
 
 
-def _bracketed(value: str | None) -> list[tuple[str, str]]:
+def _bracketed_pairs(value: str | None) -> list[tuple[str, str]]:
     """The pairs of build and version in `[7.1.0.3.220:7.0.0][7.3.0.1.231:8.0.RC2]`."""
     return re.findall(r"\[([^\[\]:]+):([^\[\]:]+)\]", value or "")
 

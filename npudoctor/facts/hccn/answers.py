@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from npudoctor.facts.cells import decimal, integer, lines_of, word
+from npudoctor.facts.cells import integer, lines_of, parse_decimal, word
 from npudoctor.facts.hccn.lines import is_elided, not_an_answer, pairs_of, parse_failure, rows_of
 from npudoctor.records import record
 
@@ -327,6 +327,6 @@ def parse_ping(text: str) -> Ping:
         target=head[2] if head else None,
         transmitted=int(packets[1]),
         received=int(packets[2]),
-        loss_pct=decimal(packets[3]),
-        times_ms=tuple(ms for time in times if time and (ms := decimal(time[1])) is not None),
+        loss_pct=parse_decimal(packets[3]),
+        times_ms=tuple(ms for time in times if time and (ms := parse_decimal(time[1])) is not None),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from npudoctor.facts.by_chip import PerPort, graver
+from npudoctor.facts.by_chip import PerPort, graver_reason
 from npudoctor.facts.hccn.answers import Address, Fec, Gateway, Link, NetHealth, Vnic
 from npudoctor.facts.hccn.conf import CONF_PATH
 from npudoctor.facts.hccn.counters import LinkStat
@@ -273,7 +273,7 @@ def card_fabric(
                 failed[name] = pages.why.reason
         except Unavailable as why:
             failed[name] = why.reason
-            first = graver(first, why)
+            first = graver_reason(first, why)
     if first is not None and not answers:
         raise first
     fec = answers.get("fec", {})

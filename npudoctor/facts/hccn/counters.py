@@ -74,7 +74,7 @@ def parse_stat(text: str) -> dict[str, Any]:
     if not headed and not any(pair.key.endswith("_num") for pair in pairs):
         raise not_an_answer("stat", text)
     found = _by_device(pair for pair in pairs if "_" in pair.key[1:-1] and re.fullmatch("[a-z][a-z0-9_]*", pair.key))
-    return _flat(found)
+    return _flatten(found)
 
 
 _HARDWARE = r"(?:pd|mr|cq|qp|ah|srq|mw|xrcd|aeq|ceq)_(?:alloc|dealloc|active)|[ac]eqe"
@@ -86,10 +86,10 @@ def parse_hw_stats(text: str) -> dict[str, Any]:
     if not any(re.fullmatch(_HARDWARE, pair.key) for pair in pairs):
         raise not_an_answer("hw_stats", text)
     found = _by_device(pairs)
-    return _flat(found)
+    return _flatten(found)
 
 
-def _flat(found: list[dict[str, int]]) -> dict[str, Any]:
+def _flatten(found: list[dict[str, int]]) -> dict[str, Any]:
     if len(found) < 2:
         return {**found[0]} if found else {}
     return {"cards": {str(place): one for place, one in enumerate(found)}}

@@ -139,7 +139,7 @@ def _from_library(
 def _answers(host: Host, options: Options, commands: Sequence[Sequence[str]]) -> list[Completed | Unavailable]:
     """The answer of every device; where the first is refused for missing permissions no other device is asked."""
     first = ask_each(host, commands[:1], timeout=options.tool_timeout_s)
-    if len(first) == 1 and _refused(host, first[0]):
+    if len(first) == 1 and _is_refused(host, first[0]):
         return first * len(commands)
     return first + ask_each(host, commands[1:], timeout=options.tool_timeout_s)
 
@@ -148,7 +148,7 @@ _WANTS_A_DIE = r"Option -[up] is required"
 """What 950 answers where it has counters for each port of each die alone."""
 
 
-def _refused(host: Host, answer: Completed | Unavailable) -> bool:
+def _is_refused(host: Host, answer: Completed | Unavailable) -> bool:
     if isinstance(answer, Unavailable):
         return answer.because in (Because.NO_RIGHT, Because.ABSENT)
     failure = parse_failure(answer.stdout + answer.stderr) if answer.returncode else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from npudoctor.facts.cells import decimal, integer, lines_of, word
+from npudoctor.facts.cells import integer, lines_of, parse_decimal, word
 from npudoctor.facts.hccn.lines import not_an_answer, pairs_of
 from npudoctor.records import record
 
@@ -54,16 +54,16 @@ def parse_optical(text: str) -> Optical:
         part_number=word(page.get("vendor part number")),
         serial_number=word(page.get("vendor serial number")),
         identifier=word(page.get("xsfp identifier")),
-        vcc_mv=decimal(_number(page.get("vcc"), "mV")),
+        vcc_mv=parse_decimal(_number(page.get("vcc"), "mV")),
         tx_power_mw=_lanes(page, "tx power", "mW"),
         rx_power_mw=_lanes(page, "rx power", "mW"),
         tx_bias_ma=_lanes(page, "tx bias", "mA"),
         host_snr_db=_lanes(page, "host snr lane", "dB"),
         media_snr_db=_lanes(page, "media snr lane", "dB"),
-        tx_power_low_mw=decimal(_number(page.get("txpower low thres"), "mW")),
-        tx_power_high_mw=decimal(_number(page.get("txpower high thres"), "mW")),
-        rx_power_low_mw=decimal(_number(page.get("rxpower low thres"), "mW")),
-        rx_power_high_mw=decimal(_number(page.get("rxpower high thres"), "mW")),
+        tx_power_low_mw=parse_decimal(_number(page.get("txpower low thres"), "mW")),
+        tx_power_high_mw=parse_decimal(_number(page.get("txpower high thres"), "mW")),
+        rx_power_low_mw=parse_decimal(_number(page.get("rxpower low thres"), "mW")),
+        rx_power_high_mw=parse_decimal(_number(page.get("rxpower high thres"), "mW")),
         temperature_high_c=integer(_number(page.get("temp high thres"), "C")),
         tx_los_flag=_flag(page.get("tx los flag")),
         rx_los_flag=_flag(page.get("rx los flag")),
@@ -98,10 +98,10 @@ def _flag(value: str | None) -> str | None:
 def _lanes(page: dict[str, str], key: str, unit: str) -> tuple[float | None, ...]:
     """The readings of a key for lane 0 and on, or the one that has no lane."""
     if key in page:
-        return (decimal(_number(page[key], unit)),)
+        return (parse_decimal(_number(page[key], unit)),)
     found: list[float | None] = []
     while (value := page.get(f"{key}{len(found)}")) is not None:
-        found.append(decimal(_number(value, unit)))
+        found.append(parse_decimal(_number(value, unit)))
     return tuple(found)
 
 

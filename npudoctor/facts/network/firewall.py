@@ -50,7 +50,7 @@ def firewall(host: Host) -> Firewall:
         except (Unavailable, ParseError) as why:
             unseen[command[0]] = why if isinstance(why, Unavailable) else _not_understood(command, why)
     if len(unseen) == len(readers):
-        raise _gravest(list(unseen.values()))
+        raise _gravest_reason(list(unseen.values()))
     firewalld = None
     try:
         firewalld = parse_state(_state(host.run(FIREWALLD)))
@@ -60,7 +60,7 @@ def firewall(host: Host) -> Firewall:
     return Firewall(firewalld=firewalld, chains=tuple(chains), unseen=reasons)
 
 
-def _gravest(reasons: list[Unavailable]) -> Unavailable:
+def _gravest_reason(reasons: list[Unavailable]) -> Unavailable:
     """Why nothing is known: a right that is missing, else a tool that failed, before one that is not installed."""
     order = (Because.NO_RIGHT, Because.TIMED_OUT, Because.FAILED, Because.NOT_RECORDED)
     return next((why for because in order for why in reasons if why.because is because), reasons[0])

@@ -37,7 +37,7 @@ class _Walked:
     left: PortRanges
 
 
-def dropped(chains: Iterable[FirewallChain], ports: PortRanges, *, over_loopback: bool) -> tuple[Dropped, ...]:
+def dropped_ports(chains: Iterable[FirewallChain], ports: PortRanges, *, over_loopback: bool) -> tuple[Dropped, ...]:
     """The ports of these that no new TCP connection reaches, from other hosts or over the loopback.
 
     A rule that holds only for some packets lets a port pass (who may pass is not known here), and never drops it.
@@ -87,11 +87,11 @@ def _walk(
                 returned |= _NONE if rule.verdict.startswith("jump ") else inner.left
                 left = (left - these) | after
             else:
-                left -= these - inner.left - _united(inner.dropped)
+                left -= these - inner.left - _unite(inner.dropped)
     return _Walked(tuple(reasons), left | returned)
 
 
-def _united(reasons: Iterable[tuple[PortRanges, str]]) -> PortRanges:
+def _unite(reasons: Iterable[tuple[PortRanges, str]]) -> PortRanges:
     found = _NONE
     for ports, _ in reasons:
         found |= ports

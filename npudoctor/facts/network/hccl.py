@@ -171,7 +171,7 @@ def _rank(name: str) -> int:
     return 2 if name.startswith("lo") else 1 if name.startswith("docker") else 0
 
 
-def chosen(environment: Mapping[str, str], interfaces: Interfaces) -> Choice | None:
+def choose_interface(environment: Mapping[str, str], interfaces: Interfaces) -> Choice | None:
     """What HCCL takes under these variables: HCCL_IF_IP goes before HCCL_SOCKET_IFNAME, and that before the default."""
     if text := environment.get(IF_IP):
         address = parse_address(text)

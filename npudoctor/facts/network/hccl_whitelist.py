@@ -25,7 +25,7 @@ class HcclWhitelist:
     problem: str | None = None
 
 
-def reduced(text: str) -> str:
+def reduce_whitelist(text: str) -> str:
     """A whitelist as it may be recorded: its addresses, and of any other file nothing but its shape."""
     try:
         said = json.loads(text)
@@ -58,9 +58,9 @@ def parse(text: str) -> tuple[Address, ...]:
 @probe
 def hccl_whitelist(host: Host, environment: JobEnvironment) -> HcclWhitelist:
     """From the file, where HCCL_WHITELIST_DISABLE=0 makes HCCL read it."""
-    if (environment.filled(DISABLE) or "1").strip() != "0":
+    if (environment.non_empty(DISABLE) or "1").strip() != "0":
         return HcclWhitelist(enabled=False)
-    path = environment.filled(FILE)
+    path = environment.non_empty(FILE)
     if path is None:
         return HcclWhitelist(problem="no file is named")
     if not path.startswith("/"):

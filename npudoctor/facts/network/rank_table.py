@@ -73,22 +73,22 @@ _NAMES = ("server_id", "device_ip", *_ADDRESSES)
 _NAME = r"[\w.:%-]{1,253}"
 
 
-def reduced(text: str) -> str:
+def reduce_rank_table(text: str) -> str:
     """A rank table as it may be recorded: what `parse` reads of it, and of any other file nothing but its shape."""
     try:
-        return json.dumps(_reduced(json.loads(text)))
+        return json.dumps(_reduce(json.loads(text)))
     except (ValueError, RecursionError) as problem:
         return "\n" * (min(getattr(problem, "lineno", 1), 10_000) - 1) + "?"
 
 
-def _reduced(said: Any) -> Any:
+def _reduce(said: Any) -> Any:
     """An object with the known keys alone; a value of another kind as a sign that it is one."""
     if not isinstance(said, dict):
         return None
     kept: dict[str, Any] = {}
     for key, value in said.items():
         if key in _LISTS:
-            kept[key] = [_reduced(row) for row in value] if isinstance(value, list) else None
+            kept[key] = [_reduce(row) for row in value] if isinstance(value, list) else None
         elif key in _NUMBERS and value not in (None, ""):
             kept[key] = value if _is_number(value) else "?"
         elif key in _NAMES and isinstance(value, str) and value:
@@ -179,7 +179,7 @@ def _number(row: Mapping[str, Any], key: str) -> int | None:
 @probe
 def rank_table_file(host: Host, environment: JobEnvironment) -> RankTableFile:
     """From the file that RANK_TABLE_FILE names."""
-    path = environment.filled(VARIABLE)
+    path = environment.non_empty(VARIABLE)
     if path is None:
         raise NotApplicable(f"no rank table: {VARIABLE} is not set")
     if not path.startswith("/"):

@@ -82,7 +82,7 @@ def cluster(host: Host, environment: JobEnvironment, interfaces: Interfaces | No
         return Cluster(several=True, evidence=("MASTER_ADDR", environment["MASTER_ADDR"]), master=master)
     if spans := job_spans(environment):
         return Cluster(several=True, evidence=spans, master=master)
-    path = environment.filled("RANK_TABLE_FILE")
+    path = environment.non_empty("RANK_TABLE_FILE")
     with contextlib.suppress(Unavailable):
         if path and (count := servers_of(host.read(path))) and count > 1:
             return Cluster(several=True, evidence=(path, f"{count} servers"), master=master)

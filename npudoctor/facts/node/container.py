@@ -126,7 +126,7 @@ def host_network(
     return None
 
 
-def _marked(host: Host) -> str | None:
+def _engine_by_mark(host: Host) -> str | None:
     for path, runtime in MARKS.items():
         with contextlib.suppress(Unavailable):
             if host.exists(path):
@@ -146,7 +146,7 @@ def container(host: Host, interfaces: Interfaces | None, environment: JobEnviron
     found = None
     with contextlib.suppress(Unavailable):
         found = host.measure("container")
-    runtime = str(found["runtime"]) if found else _marked(host)
+    runtime = str(found["runtime"]) if found else _engine_by_mark(host)
     if runtime is None:
         raise NotApplicable("this is not a container")
     names = tuple(one.name for one in interfaces.interfaces) if interfaces else ()

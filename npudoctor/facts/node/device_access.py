@@ -64,13 +64,13 @@ def device_access(host: Host, nodes: DeviceNodes, pci: PciCards | None) -> Devic
         user=host.user,
         nodes=known,
         denied=denied,
-        missing=tuple(f"/dev/{name}" for name in _needed(pci) if nodes.manager(name) is None),
+        missing=tuple(f"/dev/{name}" for name in _needed_nodes(pci) if nodes.manager(name) is None),
         gid=gid,
         group=groups.get(gid) if gid is not None else None,
     )
 
 
-def _needed(pci: PciCards | None) -> tuple[str, ...]:
+def _needed_nodes(pci: PciCards | None) -> tuple[str, ...]:
     """The manager nodes of the family; the one that all have where it is unknown, as on boards without PCI."""
     families = {card.family for card in pci.cards} if pci else set()
     known = [family for id in families if (family := knowledge.hardware().family(id))]

@@ -32,7 +32,7 @@ class JobEnvironment(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self.variables)
 
-    def filled(self, name: str) -> str | None:
+    def non_empty(self, name: str) -> str | None:
         """The value of a variable; None where it is unset or empty, which the vendor's software takes for the same."""
         return self.variables.get(name) or None
 
@@ -76,7 +76,7 @@ def named_paths(host: Host, environment: JobEnvironment) -> NamedPaths:
     """From stat, for the variables whose legal value is a path."""
     found: dict[str, FileStat | None] = {}
     for variable in knowledge.environment().variables:
-        value = environment.filled(variable.name)
+        value = environment.non_empty(variable.name)
         if value is None or variable.rule is None or variable.rule.kind not in _NAMING_PATHS:
             continue
         for path in (part.strip() for part in value.split(":")):

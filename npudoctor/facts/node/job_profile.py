@@ -42,7 +42,7 @@ class Profile:
     sets: Mapping[str, str] = field(default_factory=dict)
     unsets: tuple[str, ...] = ()
 
-    def checked(self) -> Profile:
+    def validate(self) -> Profile:
         """The same; raises Refused for a name that is none, or a value that no profile can hold."""
         for name in (*self.sets, *self.unsets, *self.appended):
             if not re.fullmatch(_NAME, name):
@@ -93,7 +93,7 @@ def _again(profile: Profile) -> Iterator[str]:
         )
 
 
-def _appended(profile: Profile) -> Iterator[str]:
+def _appended_lines(profile: Profile) -> Iterator[str]:
     for name, folders in profile.appended.items():
         first = shlex.quote(folders.partition(":")[0])
         yield f"# {name} with the folders that are missing at its end.\n" + (
@@ -126,7 +126,7 @@ def _posix(profile: Profile) -> Iterator[str]:
             yield f"        export ATB_HOME_PATH={shlex.quote(home)}\n"
             yield '        export LD_LIBRARY_PATH="$ATB_HOME_PATH/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n    fi\n'
         yield "fi\n"
-    written = [*_again(profile), *_appended(profile)]
+    written = [*_again(profile), *_appended_lines(profile)]
     yield from (f"{text}\n" for text in profile.earlier if f"{text}\n" not in written)
     yield from written
     for name in profile.unsets:
@@ -154,47 +154,47 @@ def _values(profile: Profile) -> tuple[dict[str, str], dict[str, list[str]]]:
 
 
 def _fish(profile: Profile) -> Iterator[str]:
-    def quoted(value: str) -> str:
+    def quote(value: str) -> str:
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     single, lists = _values(profile)
     guarded = single and not profile.repaired
     yield 'if not test -d "$ASCEND_HOME_PATH"\n' if guarded else ""
-    yield from (f"    set -gx {name} {quoted(value)}\n" for name, value in single.items())
+    yield from (f"    set -gx {name} {quote(value)}\n" for name, value in single.items())
     for name, entries in lists.items():
         if name == "PATH":
-            yield f"    set -gx PATH {' '.join(map(quoted, entries))} $PATH\n"
+            yield f"    set -gx PATH {' '.join(map(quote, entries))} $PATH\n"
         else:
-            yield f"    set -gx {name} (string join : {' '.join(map(quoted, entries))} ${name})\n"
+            yield f"    set -gx {name} (string join : {' '.join(map(quote, entries))} ${name})\n"
     yield "end\n" if guarded else ""
     yield from (f"set -e {name}\n" for name in profile.unsets)
-    yield from (f"set -gx {name} {quoted(value)}\n" for name, value in profile.sets.items())
+    yield from (f"set -gx {name} {quote(value)}\n" for name, value in profile.sets.items())
 
 
 def _csh(profile: Profile) -> Iterator[str]:
-    def quoted(value: str) -> str:
+    def quote(value: str) -> str:
         return "'" + value.replace("'", "'\\''").replace("!", "\\!") + "'"
 
     single, lists = _values(profile)
     guarded = single and not profile.repaired
     yield "if (! $?ASCEND_HOME_PATH) then\n" if guarded else ""
-    yield from (f"    setenv {name} {quoted(value)}\n" for name, value in single.items())
+    yield from (f"    setenv {name} {quote(value)}\n" for name, value in single.items())
     for name, entries in lists.items():
         joined = ":".join(entries)
-        yield f'    if ($?{name}) then\n        setenv {name} {quoted(joined + ":")}"${{{name}}}"\n'
-        yield f"    else\n        setenv {name} {quoted(joined)}\n    endif\n"
+        yield f'    if ($?{name}) then\n        setenv {name} {quote(joined + ":")}"${{{name}}}"\n'
+        yield f"    else\n        setenv {name} {quote(joined)}\n    endif\n"
     yield "endif\n" if guarded else ""
     yield from (f"unsetenv {name}\n" for name in profile.unsets)
-    yield from (f"setenv {name} {quoted(value)}\n" for name, value in profile.sets.items())
+    yield from (f"setenv {name} {quote(value)}\n" for name, value in profile.sets.items())
 
 
 def _systemd(profile: Profile) -> Iterator[str]:
-    def quoted(value: str) -> str:
+    def quote(value: str) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
     single, lists = _values(profile)
-    yield from (f"{name}={quoted(value)}\n" for name, value in single.items())
+    yield from (f"{name}={quote(value)}\n" for name, value in single.items())
     for name, entries in lists.items():
-        yield f"{name}={quoted(':'.join([*entries, *([USUAL_PATH] if name == 'PATH' else [])]))}\n"
+        yield f"{name}={quote(':'.join([*entries, *([USUAL_PATH] if name == 'PATH' else [])]))}\n"
     yield from (f"# {name} is not wanted; a unit unsets it with UnsetEnvironment={name}\n" for name in profile.unsets)
-    yield from (f"{name}={quoted(value)}\n" for name, value in profile.sets.items())
+    yield from (f"{name}={quote(value)}\n" for name, value in profile.sets.items())

@@ -166,7 +166,7 @@ def running_containers(host: Host, container: Container | None) -> RunningContai
             found.append(one)
     if unseen and not found:
         raise Unavailable("only root sees what is mounted into containers", because=Because.NO_RIGHT)
-    return RunningContainers(tuple(_named(host, found)), unseen)
+    return RunningContainers(tuple(_with_engine_names(host, found)), unseen)
 
 
 def _first_processes(host: Host) -> Iterator[tuple[int, str, str, str | None]]:
@@ -207,7 +207,7 @@ def _devices(host: Host, pid: int, mountinfo: str) -> tuple[str, ...] | None:
     return None
 
 
-def reduced(mountinfo: str) -> str:
+def reduce_mountinfo(mountinfo: str) -> str:
     """Of a container's mountinfo what is read here: the mounts of the driver's files, of /dev, and the pod's own."""
     kept = []
     for line in mountinfo.splitlines():
@@ -230,7 +230,7 @@ def _name_in_pod(mounts: Mapping[str, str]) -> str | None:
     return named[1] if named else None
 
 
-def _named(host: Host, found: list[RunningContainer]) -> Iterable[RunningContainer]:
+def _with_engine_names(host: Host, found: list[RunningContainer]) -> Iterable[RunningContainer]:
     """The containers, those without a pod with the name that their engine gives them."""
     names: dict[str, str] = {}
     for runtime in dict.fromkeys(one.runtime for one in found if one.pod is None and one.runtime in NAMES):

@@ -38,7 +38,7 @@ def working_folder(
         raise Unavailable(f"working directory of process {pid} unknown: {why.reason}", because=why.because) from why
     if not path or not path.startswith("/"):
         raise Unavailable(f"working directory of process {pid} unknown")
-    instead = next((name for name in INSTEAD if environment is not None and environment.filled(name)), None)
+    instead = next((name for name in INSTEAD if environment is not None and environment.non_empty(name)), None)
     return WorkingFolder(path, pid, user, _why_not(host, path, user, mounts), instead)
 
 

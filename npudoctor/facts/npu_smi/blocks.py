@@ -23,19 +23,19 @@ _FAILURES = {
 """What is printed in place of the values of a chip that did not answer, behind its name."""
 
 
-def normal(title: str) -> str:
+def normalise(title: str) -> str:
     """A title as it is compared: tools differ in capitals, blanks and hyphens."""
     return "".join(letter for letter in title.lower() if letter not in " \t-_")
 
 
 def titles(known: Mapping[str, str], reader: Reader = integer) -> dict[str, tuple[str, Reader]]:
     """Titles as printed and the fields that they fill, all read alike."""
-    return {normal(title): (field, reader) for title, field in known.items()}
+    return {normalise(title): (field, reader) for title, field in known.items()}
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:
     """The keys of a page, as `normal` writes them, with the first line of their values."""
-    return [(normal(title), lines[0]) for title, lines in fields_of(text)]
+    return [(normalise(title), lines[0]) for title, lines in fields_of(text)]
 
 
 def read_blocks(pairs: Iterable[tuple[str, str]], known: Titles) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -81,5 +81,5 @@ def _is_silent(chip: Mapping[str, Any]) -> bool:
 
 def check_page(pairs: Iterable[tuple[str, str]], telling: Iterable[str], page: str, text: str) -> None:
     """Raise ParseError for a page that has none of the keys that tell this one from others."""
-    if not {normal(title) for title in telling} & {title for title, _ in pairs}:
+    if not {normalise(title) for title in telling} & {title for title, _ in pairs}:
         raise not_a_page(f"this is not a page of npu-smi info -t {page}", text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from npudoctor.facts.cells import decimal, word
+from npudoctor.facts.cells import parse_decimal, word
 from npudoctor.facts.npu_smi.blocks import Titles, check_page, pairs_of, read_blocks, titles
 from npudoctor.facts.npu_smi.failure import failure_of_page
 from npudoctor.records import record
@@ -261,7 +261,7 @@ _COMMON = {
             "Aicore Usage Rate(%)": "aicore_pct",
         }
     ),
-    **titles(_POWERS, decimal),
+    **titles(_POWERS, parse_decimal),
 }
 
 

@@ -74,13 +74,13 @@ def values_of(layout: Layout, cells: Sequence[str]) -> dict[str, str]:
     """What a row has in each column, by the names of the fields of a chip or a process."""
     found: dict[str, str] = {}
     for columns, cell in zip(layout, cells, strict=False):
-        for column, value in _matched(columns, cell.replace("N/A", "NA")):
+        for column, value in _match_cells(columns, cell.replace("N/A", "NA")):
             if column:
                 found.update(zip(_PAIRS.get(column, (column,)), value, strict=False))
     return found
 
 
-def _matched(columns: Columns, cell: str) -> Iterable[tuple[str | None, tuple[str, ...]]]:
+def _match_cells(columns: Columns, cell: str) -> Iterable[tuple[str | None, tuple[str, ...]]]:
     """What each column of a cell has in it, a pair where it reads `used / total`; nothing where that is not clear."""
     if len(columns) == 1 and columns[0] not in _PAIRS:
         return [(columns[0], (cell,))]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor.facts.cells import lines_of, word
-from npudoctor.facts.npu_smi.blocks import check_page, normal, read_blocks, titles
+from npudoctor.facts.npu_smi.blocks import check_page, normalise, read_blocks, titles
 from npudoctor.facts.npu_smi.failure import failure_of_page
 from npudoctor.records import record
 
@@ -67,7 +67,7 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
     for line in filter(str.strip, lines_of(text)):
         found = re.fullmatch(r"\s*([A-Z][A-Za-z ]{1,40}?)\s*:\s*(.*)", line)
         indent = len(line) - len(line.lstrip())
-        in_fault = title == normal("Error Information")
+        in_fault = title == normalise("Error Information")
         if in_fault and line.lstrip().startswith(_NO_WORDS):
             continue
         if in_fault and line.lstrip().startswith(":"):
@@ -76,7 +76,7 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
             value += f" {line.strip()}" if indent > margin + 1 else ""
         else:
             yield title, value
-            title, value, margin = (normal(found[1]), found[2].rstrip(), indent) if found else ("", "", 0)
+            title, value, margin = (normalise(found[1]), found[2].rstrip(), indent) if found else ("", "", 0)
     yield title, value
 
 

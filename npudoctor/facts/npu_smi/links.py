@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from npudoctor.facts.cells import integer, lines_of, word
-from npudoctor.facts.npu_smi.blocks import OF_THE_CARD, check_page, normal, pairs_of, read_blocks, titles
+from npudoctor.facts.npu_smi.blocks import OF_THE_CARD, check_page, normalise, pairs_of, read_blocks, titles
 from npudoctor.facts.npu_smi.failure import failure_of_page, not_a_page
 from npudoctor.records import record
 
@@ -154,23 +154,23 @@ def parse_hccs(text: str) -> HccsLinks:
     page: dict[str, str] = {}
     for title, value in pairs:
         page.setdefault(title, value)
-    lists = {field: _numbers(page.get(normal(title))) for field, title in _HCCS_LISTS.items()}
+    lists = {field: _numbers(page.get(normalise(title))) for field, title in _HCCS_LISTS.items()}
     return HccsLinks(
-        health_status=word(page.get(normal("hccs health status"))),
-        link_lane_list=_listed(page.get(normal("hccs link lane list"))),
-        first_error_lane=integer(page.get(normal("hccs first error lane"))),
+        health_status=word(page.get(normalise("hccs health status"))),
+        link_lane_list=_listed_words(page.get(normalise("hccs link lane list"))),
+        first_error_lane=integer(page.get(normalise("hccs first error lane"))),
         **lists,
     )
 
 
-def _listed(value: str | None) -> tuple[str, ...]:
+def _listed_words(value: str | None) -> tuple[str, ...]:
     """The words between brackets; nothing where a bracket is missing, because then a word may be cut."""
     inside = re.fullmatch(r"\[([^\[\]]*)\]", (value or "").strip())
     return tuple(inside[1].replace(",", " ").split()) if inside else ()
 
 
 def _numbers(value: str | None) -> tuple[int, ...]:
-    words = _listed(value)
+    words = _listed_words(value)
     numbers = [number for number in map(integer, words) if number is not None]
     return tuple(numbers) if len(numbers) == len(words) else ()
 

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from npudoctor.facts.by_chip import PerChip, collect, graver
+from npudoctor.facts.by_chip import PerChip, collect, graver_reason
 from npudoctor.facts.dcmi import pages as library
 from npudoctor.facts.dcmi.answer import DCMI, asked
 from npudoctor.facts.node.chips import subject_of
@@ -232,13 +232,13 @@ def _ask_shared(host: Host, options: Options, query: str, places: Places, parse:
             found[subject] = own
         else:
             failed[subject] = f"`{' '.join((TOOL, 'info', '-t', query, *words[:2]))}` failed: {own.failure}"
-            why = graver(why, Unavailable(failed[subject], because=Because.FAILED))
+            why = graver_reason(why, Unavailable(failed[subject], because=Because.FAILED))
     if apart:
         try:
             alone = ask(host, options, query, apart, parse)
         except Unavailable as reason:
             alone = PerChip({}, dict.fromkeys(apart, reason.reason), reason)
-        found, failed, why = {**found, **alone.by_subject}, {**failed, **alone.failed}, graver(why, alone.why)
+        found, failed, why = {**found, **alone.by_subject}, {**failed, **alone.failed}, graver_reason(why, alone.why)
     if why is not None and not found:
         raise why
     in_order = {subject: found[subject] for subject in places if subject in found}

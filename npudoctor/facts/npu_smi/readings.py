@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from npudoctor.facts.cells import decimal, integer, lines_of, word
-from npudoctor.facts.npu_smi.blocks import Titles, check_page, normal, pairs_of, read_blocks, titles
+from npudoctor.facts.cells import integer, lines_of, parse_decimal, word
+from npudoctor.facts.npu_smi.blocks import Titles, check_page, normalise, pairs_of, read_blocks, titles
 from npudoctor.facts.npu_smi.failure import failure_of_page, not_a_page
 from npudoctor.facts.npu_smi.pages import fields_of
 from npudoctor.records import field, record
@@ -126,9 +126,9 @@ _POWER = titles(
         "Power Dissipation(W)": "power_w",
         "Rated Power Dissipation(W)": "rated_power_w",
     },
-    decimal,
+    parse_decimal,
 )
-_VOLTAGE = titles({"Voltage(V)": "volts"}, decimal)
+_VOLTAGE = titles({"Voltage(V)": "volts"}, parse_decimal)
 _TEMPERATURE = titles({"NPU Temperature (C)": "temp_c", "Temperature (C)": "temp_c"})
 _SENSOR = r"(\S{1,8})\s+\(C\)"
 
@@ -194,19 +194,19 @@ def _first(text: str) -> dict[str, str]:
 def parse_sensors(text: str) -> Sensors:
     """Read a page of `npu-smi info -t sensors`."""
     page = _first(text)
-    told = [normal(title) for title in _SENSORS]
+    told = [normalise(title) for title in _SENSORS]
     if not set(told[:3]) & page.keys() and not page.keys() <= {told[3], "npuid", "chipid"}:
         raise not_a_page("this is not a page of npu-smi info -t sensors", text)
     if not set(told) & page.keys():
         raise not_a_page("this is not a page of npu-smi info -t sensors", text)
-    values = {name: integer(page.get(normal(title))) for title, name in _SENSORS.items()}
+    values = {name: integer(page.get(normalise(title))) for title, name in _SENSORS.items()}
     return Sensors(npu_id=integer(page.get("npuid")), failure=failure_of_page(text), **values)
 
 
 def parse_system_time(text: str) -> SystemTime:
     """Read a page of `npu-smi info -t sys-time`."""
     page = _first(text)
-    if (title := normal("System Time(local)")) not in page:
+    if (title := normalise("System Time(local)")) not in page:
         raise not_a_page("this is not a page of npu-smi info -t sys-time", text)
     time = word(page[title])
     return SystemTime(None if time is None else " ".join(time.split()))
@@ -215,8 +215,8 @@ def parse_system_time(text: str) -> SystemTime:
 def parse_sio_errors(text: str) -> SioErrors:
     """Read a page of `npu-smi info -t sio-info`; a page of PCIe errors has more counts."""
     page = _first(text)
-    tx, rx = page.get(normal("TX Error Count")), page.get(normal("RX Error Count"))
-    if (tx is None and rx is None) or normal("Retry Count") in page or normal("Lcrc Error Count") in page:
+    tx, rx = page.get(normalise("TX Error Count")), page.get(normalise("RX Error Count"))
+    if (tx is None and rx is None) or normalise("Retry Count") in page or normalise("Lcrc Error Count") in page:
         raise not_a_page("this is not a page of npu-smi info -t sio-info", text)
     return SioErrors(tx_error_count=integer(tx), rx_error_count=integer(rx))
 
@@ -235,7 +235,7 @@ def parse_superpod(text: str) -> SuperPod:
     """Read a page of `npu-smi info -t spod-info`."""
     page = _first(text)
     check_page(page.items(), ("SDID", "Super Pod Size", "Super Pod ID"), "spod-info", text)
-    return SuperPod(**{name: integer(page.get(normal(title))) for title, name in _SUPERPOD.items()})
+    return SuperPod(**{name: integer(page.get(normalise(title))) for title, name in _SUPERPOD.items()})
 
 
 _EVENT = r"\bevent id=0x([0-9A-Fa-f]{1,8})\b(.*)"
@@ -244,8 +244,8 @@ _EVENT = r"\bevent id=0x([0-9A-Fa-f]{1,8})\b(.*)"
 def parse_fault_events(text: str) -> FaultEvents:
     """Read a page of `npu-smi info -t current-fault-event`; each event has a line."""
     page = _first(text)
-    count = page.get(normal("Fault Event Count"))
-    if count is None and normal("Fault Event Information") not in page:
+    count = page.get(normalise("Fault Event Count"))
+    if count is None and normalise("Fault Event Information") not in page:
         raise not_a_page("this is not a page of npu-smi info -t current-fault-event", text)
     found = [event for line in lines_of(text) if (event := re.search(_EVENT, line))]
     return FaultEvents(count=integer(count), events=tuple(_event(event[1], event[2]) for event in found))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from npudoctor.facts.cells import decimal, integer, lines_of, refusal, word
+from npudoctor.facts.cells import integer, lines_of, parse_decimal, refusal, word
 from npudoctor.facts.npu_smi.columns import (
     Layout,
     cell_of,
@@ -235,7 +235,11 @@ class _Table:
 
 
 _READ: Mapping[str, Callable[[str | None], Any]] = {
-    field.name: word if field.name in ("name", "health", "bus_id") else decimal if field.name == "power_w" else integer
+    field.name: word
+    if field.name in ("name", "health", "bus_id")
+    else parse_decimal
+    if field.name == "power_w"
+    else integer
     for field in fields(Chip)
 }
 

@@ -46,7 +46,7 @@ class JobCards:
 @probe
 def job_cards(cards: Chips, environment: JobEnvironment | None) -> JobCards:
     """All chips, or those that ASCEND_RT_VISIBLE_DEVICES names, up to the first that is not there."""
-    value = environment.filled(VISIBLE) if environment is not None else None
+    value = environment.non_empty(VISIBLE) if environment is not None else None
     if value is None:
         return JobCards(cards.chips, cards.source)
     chosen: list[NodeChip] = []
@@ -128,7 +128,7 @@ def device_math(
     if info is None and host.about.source == "live":
         raise Unavailable("idle NPUs unknown: npu-smi printed no table", blocked_by="driver.npu-smi")
     count = min(len(job.chips), imported.attempt.device_count)
-    busy = list(_busy(job.chips[:count], holders)) if info is not None else []
+    busy = list(_busy_devices(job.chips[:count], holders)) if info is not None else []
     idle = [number for number in range(count) if number not in busy]
     waves = -(-len(idle) // max(1, len(cpu.allowed or ()) or cpu.logical or 1)) if cpu is not None else len(idle)
     first_s, next_s = FIRST.of(options), NEXT.of(options)
@@ -145,7 +145,7 @@ def device_math(
     return parse_math(done.stdout)
 
 
-def _busy(chips: Iterable[NodeChip], holders: CardHolders | None) -> Iterable[int]:
+def _busy_devices(chips: Iterable[NodeChip], holders: CardHolders | None) -> Iterable[int]:
     """Those that a process may hold, or whose memory somebody has taken."""
     for number, chip in enumerate(chips):
         rows = holders.on(chip.npu_id, chip.chip_id) if holders is not None else ()

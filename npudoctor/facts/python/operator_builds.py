@@ -67,7 +67,7 @@ def operator_builds(host: Host, python: TargetPython, environment: JobEnvironmen
         with contextlib.suppress(Unavailable):
             if host.exists(f"{folder}/vllm_ascend"):
                 found += _of_vllm_ascend(host, f"{folder}/vllm_ascend")
-    named = environment.filled(_CUSTOM_PATHS) if environment is not None else None
+    named = environment.non_empty(_CUSTOM_PATHS) if environment is not None else None
     for path in (named or "").split(":"):
         if path.startswith("/"):
             found += _of_vendor(host, posixpath.basename(path.rstrip("/")), path.rstrip("/"))

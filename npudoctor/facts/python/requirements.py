@@ -75,7 +75,7 @@ def parse_requirement(line: str, python: PythonEnvironment | None = None) -> Req
     return Requirement(canonicalize_name(said.name), str(said.specifier))
 
 
-def required(lines: Iterable[str], name: str, python: PythonEnvironment | None = None) -> Requirement | None:
+def find_requirement(lines: Iterable[str], name: str, python: PythonEnvironment | None = None) -> Requirement | None:
     """What these lines ask of one package; None where they do not name it, or name no version that is understood."""
     for line in lines:
         if not re.match(name.replace("-", "[-_.]"), line.lstrip(), re.IGNORECASE):

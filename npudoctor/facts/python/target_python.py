@@ -134,10 +134,10 @@ def _distributions(said: Mapping[str, Any]) -> Iterator[tuple[str, Distribution]
 def target_python(host: Host, options: Options, environment: JobEnvironment | None) -> TargetPython:
     """The one that a person named, else the first that holds torch_npu, else the first that is not npudoctor's own."""
     if options.python:
-        return TargetPython(path=_named(host, options.python), why="--python names it", asked_for=True)
+        return TargetPython(path=_path_of(host, options.python), why="--python names it", asked_for=True)
     variables: Mapping[str, str] = environment or {}
     if named := variables.get("NPUDOCTOR_PYTHON"):
-        return TargetPython(path=_named(host, named), why="NPUDOCTOR_PYTHON names it", asked_for=True)
+        return TargetPython(path=_path_of(host, named), why="NPUDOCTOR_PYTHON names it", asked_for=True)
     candidates = list(_candidates(host, variables))
     for path, where in candidates:
         if _holds_torch_npu(host, path):
@@ -150,7 +150,7 @@ def target_python(host: Host, options: Options, environment: JobEnvironment | No
     raise Unavailable("no Python other than that of npudoctor found; name one with --python")
 
 
-def _named(host: Host, name: str) -> str:
+def _path_of(host: Host, name: str) -> str:
     """A path, the folder of an environment, or a command, as a path."""
     if "/" not in name:
         with contextlib.suppress(Unavailable):

@@ -111,12 +111,12 @@ def _may_exist(host: Host, path: str) -> bool:
 
 def _build(host: Host, kernel: str) -> ModuleBuild:
     try:
-        return _tried(host, kernel)
+        return _try_build(host, kernel)
     except Unavailable as why:
         return ModuleBuild(kernel=kernel, headers=True, reason=why.reason)
 
 
-def _tried(host: Host, kernel: str) -> ModuleBuild:
+def _try_build(host: Host, kernel: str) -> ModuleBuild:
     folder = f"{MODULES}/{kernel}/build"
     if not host.exists(f"{folder}/Makefile"):
         return ModuleBuild(kernel=kernel, headers=False)
@@ -125,7 +125,7 @@ def _tried(host: Host, kernel: str) -> ModuleBuild:
         return ModuleBuild(kernel=kernel, headers=True, reason=f"{' and '.join(lacking)} not installed")
     if host.about.source == "live" and host.rooted:
         return ModuleBuild(kernel=kernel, headers=True, reason="this system is not the running one")
-    if host.about.source == "live" and (writer := _changed_by(host, _obeyed(host, folder))):
+    if host.about.source == "live" and (writer := _changed_by(host, _makefile_sources(host, folder))):
         return ModuleBuild(kernel=kernel, headers=True, reason=writer)
     done = host.run(["sh", "-c", SCRIPT, "npudoctor", folder], timeout=BUILD_LIMIT_S)
     if done.returncode is None or done.returncode in (96, 97):
@@ -144,7 +144,7 @@ def _release(host: Host, folder: str) -> str | None:
     return None
 
 
-def _obeyed(host: Host, folder: str) -> list[str]:
+def _makefile_sources(host: Host, folder: str) -> list[str]:
     """What make would obey: the headers, and where their Makefile leads, such as the sources of a kernel built here."""
     makefile = f"{folder}/Makefile"
     text = ""

@@ -101,15 +101,15 @@ def _link(host: Host, folder: str, slot: str) -> PcieLink:
     port = _port(host, folder)
     return PcieLink(
         slot=slot,
-        current_speed_gts=_known(host, f"{folder}/current_link_speed", parse_speed),
-        max_speed_gts=_known(host, f"{folder}/max_link_speed", parse_speed),
-        current_width=_known(host, f"{folder}/current_link_width", parse_width),
-        max_width=_known(host, f"{folder}/max_link_width", parse_width),
-        port_max_speed_gts=_known(host, f"{port}/max_link_speed", parse_speed) if port else None,
-        port_max_width=_known(host, f"{port}/max_link_width", parse_width) if port else None,
-        correctable_errors=_known(host, f"{folder}/aer_dev_correctable", parse_errors),
-        nonfatal_errors=_known(host, f"{folder}/aer_dev_nonfatal", parse_errors),
-        fatal_errors=_known(host, f"{folder}/aer_dev_fatal", parse_errors),
+        current_speed_gts=_number_or_none(host, f"{folder}/current_link_speed", parse_speed),
+        max_speed_gts=_number_or_none(host, f"{folder}/max_link_speed", parse_speed),
+        current_width=_number_or_none(host, f"{folder}/current_link_width", parse_width),
+        max_width=_number_or_none(host, f"{folder}/max_link_width", parse_width),
+        port_max_speed_gts=_number_or_none(host, f"{port}/max_link_speed", parse_speed) if port else None,
+        port_max_width=_number_or_none(host, f"{port}/max_link_width", parse_width) if port else None,
+        correctable_errors=_number_or_none(host, f"{folder}/aer_dev_correctable", parse_errors),
+        nonfatal_errors=_number_or_none(host, f"{folder}/aer_dev_nonfatal", parse_errors),
+        fatal_errors=_number_or_none(host, f"{folder}/aer_dev_fatal", parse_errors),
     )
 
 
@@ -122,7 +122,7 @@ def _port(host: Host, folder: str) -> str | None:
     return None
 
 
-def _known(host: Host, path: str, parse: Callable[[str], N | None]) -> N | None:
+def _number_or_none(host: Host, path: str, parse: Callable[[str], N | None]) -> N | None:
     """The number in a file; None where there is no file, or no number that is understood."""
     with contextlib.suppress(Unavailable, ParseError):
         return parse(host.read(path))

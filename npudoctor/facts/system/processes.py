@@ -46,7 +46,7 @@ class Process:
     @property
     def command(self) -> str:
         """What is known of its command line, for a report: at most 100 characters."""
-        line = command_lines.shown(self.cmdline)
+        line = command_lines.show_words(self.cmdline)
         text = f"{self.name} {line}".strip() if not line or line.startswith("(+") else line
         return text if len(text) <= 100 else text[:99] + "…"
 
@@ -88,7 +88,9 @@ class Processes:
 def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:
     """Read the `processes` of a recording."""
     rows = list(rows)
-    lines = command_lines.labelled({int(row["pid"]): [str(word) for word in row.get("cmdline") or ()] for row in rows})
+    lines = command_lines.label_lines(
+        {int(row["pid"]): [str(word) for word in row.get("cmdline") or ()] for row in rows}
+    )
     found = {}
     for row in rows:
         pid = int(row["pid"])

@@ -34,7 +34,7 @@ def answered(fleet: Fleet) -> Iterator[Finding]:
         if key and len({one.identity.boot_id for one in members}) > 1:
             names = [one.name for one in members]
             yield on(say.CLONED, names, who=names)
-    for (seen, there), members in by(fleet.members, lambda one: _hidden(one.identity.visible)).items():
+    for (seen, there), members in by(fleet.members, lambda one: _count_hidden(one.identity.visible)).items():
         if seen < there:
             yield on(say.HIDDEN, [one.name for one in members], seen=seen, all=there)
     for held_by, members in by(fleet.members, lambda one: one.identity.hold).items():
@@ -53,6 +53,6 @@ def answered(fleet: Fleet) -> Iterator[Finding]:
             yield on(say.SKEW, [one.name for one in members], other=version, usual=usual)
 
 
-def _hidden(visible: dict[str, int]) -> tuple[int, int]:
+def _count_hidden(visible: dict[str, int]) -> tuple[int, int]:
     there = visible.get("pci", 0)
     return min(visible.get("nodes", there), there), there

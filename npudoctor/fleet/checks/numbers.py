@@ -35,7 +35,7 @@ def clocks(fleet: Fleet, options: Options | None) -> Iterator[Finding]:
     for group in (split("time zone", "", fleet.members, lambda one: one.clock.timezone, fleet.golden),):
         if group is not None:
             yield from differing(say.TIMEZONE, say.SYSTEM_TIE, [group])
-    stepped = [one for one in fleet.members if _stepped(one)]
+    stepped = [one for one in fleet.members if _is_stepped(one)]
     if stepped:
         yield on(say.STEPPED, names(stepped))
     known = [(one, one.offset) for one in fleet.members if one.offset is not None]
@@ -53,7 +53,7 @@ def clocks(fleet: Fleet, options: Options | None) -> Iterator[Finding]:
             yield on(say.CLOCK_SPREAD, names([ahead[0], behind[0]]), seconds=f"{apart:.1f}")
 
 
-def _stepped(member: Member) -> bool:
+def _is_stepped(member: Member) -> bool:
     """Whether the clock and the monotonic clock ran at different rates during the check."""
     readings = member.clock.readings
     if len(readings) < 2:

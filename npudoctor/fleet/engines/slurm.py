@@ -129,18 +129,18 @@ def _step(plan: Plan, names: list[str], *, inside: bool) -> Iterator[Answer]:
 def by_task(text: str) -> dict[str, str]:
     """The output of each task of `srun --label`, which folds long lines: what follows a line of full width joins it."""
     found: dict[str, list[str]] = {}
-    for task, line in _labelled(text.splitlines()):
+    for task, line in _split_labels(text.splitlines()):
         found.setdefault(task, []).append(line)
-    return {task: _joined(lines) for task, lines in found.items()}
+    return {task: _join_lines(lines) for task, lines in found.items()}
 
 
-def _labelled(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _split_labels(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
         if match := re.match(r"\s*(\d+): ?(.*)", line):
             yield match[1], match[2]
 
 
-def _joined(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     text = ""
     for line in lines:
         folded = text and not text.endswith("\n") and re.fullmatch(r"[A-Za-z0-9+/=]+", line)

@@ -33,27 +33,27 @@ _pause_ends_s: list[float] = []
 
 def user_by_name(name: str) -> pwd.struct_passwd:
     """The account of a name; raises KeyError where there is none, Unavailable where it could not be determined."""
-    return _asked(lambda: pwd.getpwnam(name), lambda: _passwd(0, name), f"user {name}")
+    return _ask(lambda: pwd.getpwnam(name), lambda: _passwd(0, name), f"user {name}")
 
 
 def user_by_id(uid: int) -> pwd.struct_passwd:
     """The account of a number; raises KeyError where there is none, Unavailable where it could not be determined."""
-    return _asked(lambda: pwd.getpwuid(uid), lambda: _passwd(2, str(uid)), f"user {uid}")
+    return _ask(lambda: pwd.getpwuid(uid), lambda: _passwd(2, str(uid)), f"user {uid}")
 
 
 def group_by_name(name: str) -> grp.struct_group:
     """The group of a name; raises KeyError where there is none, Unavailable where it could not be determined."""
-    return _asked(lambda: grp.getgrnam(name), lambda: _group(0, name), f"group {name}")
+    return _ask(lambda: grp.getgrnam(name), lambda: _group(0, name), f"group {name}")
 
 
 def group_by_id(gid: int) -> grp.struct_group:
     """The group of a number; raises KeyError where there is none, Unavailable where it could not be determined."""
-    return _asked(lambda: grp.getgrgid(gid), lambda: _group(2, str(gid)), f"group {gid}")
+    return _ask(lambda: grp.getgrgid(gid), lambda: _group(2, str(gid)), f"group {gid}")
 
 
 def groups_of(name: str, gid: int) -> list[int]:
     """The groups of a user, `gid` of the account among them; raises Unavailable where they could not be determined."""
-    return _asked(lambda: _asked_groups(name, gid), lambda: _groups(name, gid), f"groups of user {name}")
+    return _ask(lambda: _asked_groups(name, gid), lambda: _groups(name, gid), f"groups of user {name}")
 
 
 def _asked_groups(name: str, gid: int) -> list[int]:
@@ -101,7 +101,7 @@ def problem() -> str | None:
     return f"user and group names could not be looked up within {DEADLINE_S:g} s (name service); numbers are shown"
 
 
-def _asked(ask: Callable[[], Answer], local: Callable[[], Answer], what: str) -> Answer:
+def _ask(ask: Callable[[], Answer], local: Callable[[], Answer], what: str) -> Answer:
     """The answer of the C library in time, else that of the local files."""
     reason, because = f"within {DEADLINE_S:g} s (name service)", Because.TIMED_OUT
     if not _pause_ends_s or time.monotonic() > _pause_ends_s[-1]:

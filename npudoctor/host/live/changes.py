@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 
 from npudoctor.host import FileStat, Refused
 from npudoctor.host.live.apart import Apart
-from npudoctor.host.live.opening import Place, opened, path_of
+from npudoctor.host.live.opening import Place, open_place, path_of
 from npudoctor.host.live.trust import entry_of
-from npudoctor.privacy.command_lines import LONGEST_LINE, reduced, shown
+from npudoctor.privacy.command_lines import LONGEST_LINE, reduced, show_words
 
 _LEFTOVER = r"\.npudoctor-\d+"
 
@@ -39,7 +39,7 @@ class Changes(Apart):
         raise NotImplementedError
 
     def _place(self, path: str, *, follow: bool = True) -> contextlib.AbstractContextManager[Place]:
-        return opened(path, root=self._root, follow=follow)
+        return open_place(path, root=self._root, follow=follow)
 
     def write_file(
         self,
@@ -148,7 +148,7 @@ class Changes(Apart):
         Only its owner can open the file: a user who can open it can hold the lock, and with it all fixes.
         """
         with self._place(path, follow=False) as place:
-            handle = _locked(place)
+            handle = _open_lock(place)
         try:
             self._locks = (*self._locks, handle)
             yield
@@ -157,7 +157,7 @@ class Changes(Apart):
             os.close(handle)
 
 
-def _locked(place: Place) -> int:
+def _open_lock(place: Place) -> int:
     """The open lock file, locked. One that others could open, as that of npudoctor 0.1, may be held by them for ever:
     a new file takes its place. A process that locked a file that is gone starts over."""
     while True:
@@ -256,7 +256,7 @@ def _holder(handle: int) -> str:
         command = ""  # of a process that is gone, or that its parent has not collected yet
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/cmdline", "rb") as line:
             words = line.read(LONGEST_LINE).decode("utf-8", "replace").rstrip("\0").split("\0")
-            command = shown(reduced(words)) if any(words) else ""
+            command = show_words(reduced(words)) if any(words) else ""
         if not command:
             return f"process {pid} was killed, and what it has started still runs"
         return f"process {pid} of user {os.stat(f'/proc/{pid}').st_uid}: {command[:120]}"

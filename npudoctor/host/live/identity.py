@@ -25,7 +25,7 @@ from typing import TypeVar
 from npudoctor.findings import Because
 from npudoctor.host import Unavailable, User
 from npudoctor.host.live import accounts
-from npudoctor.host.live.opening import opened
+from npudoctor.host.live.opening import open_place
 from npudoctor.host.live.trust import foreign_writer, writer_within
 
 Result = TypeVar("Result")
@@ -109,12 +109,12 @@ def _open_own(path: str, flags: int = 0) -> int:
 
     The kernel would follow it to what npudoctor itself has open (proc(5)), no matter who owns the folders above.
     """
-    with opened(path, _anybody) as place:
+    with open_place(path, _anybody) as place:
         return _open(place.name, flags | os.O_NOFOLLOW, place.folder)
 
 
 def _look_at_own(path: str) -> os.stat_result:
-    with opened(path, _anybody) as place:
+    with open_place(path, _anybody) as place:
         if place.stat is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return place.stat

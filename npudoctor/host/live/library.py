@@ -75,8 +75,8 @@ class Library:
             with reader.KEPT.turn:
                 must_be_absent(self.hands_off)
                 known = reader.KEPT.take(self._key(driver))
-                path, folders = (known.key[1], ()) if known else self._trusted(driver)
-                return _Reading(self, known, path, folders, driver, pages=pages, timeout=timeout).done()
+                path, folders = (known.key[1], ()) if known else self._require_trusted(driver)
+                return _Reading(self, known, path, folders, driver, pages=pages, timeout=timeout).result()
         except OSError as problem:
             if exhausted(problem):
                 raise
@@ -102,7 +102,7 @@ class Library:
     def _places(driver: str) -> tuple[str, ...]:
         return tuple(posixpath.join(folder, NAME) for folder in (posixpath.join(driver, "lib64/driver"), OWN_FOLDER))
 
-    def _trusted(self, driver: str) -> tuple[str, tuple[str, ...]]:
+    def _require_trusted(self, driver: str) -> tuple[str, tuple[str, ...]]:
         """The real paths of the library that is loaded and of the folders that the linker searches.
 
         Unavailable with the reason where there is none. The folders are listed once, and named as they were judged:
@@ -112,7 +112,7 @@ class Library:
         for path in self._places(driver):
             if not os.path.isfile(self.at(path)):
                 continue
-            if (reason := next(filter(None, map(self._why_not, (path, *self._needed(folders)))), None)) is None:
+            if (reason := next(filter(None, map(self._why_not, (path, *self._needed_files(folders)))), None)) is None:
                 return os.path.realpath(self.at(path)), tuple(os.path.realpath(self.at(one)) for one in folders)
             refused = refused or f"{path} is not loaded: {reason}"
         if refused:
@@ -128,7 +128,7 @@ class Library:
         places = (posixpath.join(libraries, "common"), posixpath.join(libraries, "driver"), libraries)
         return [place for place in places if os.path.isdir(self.at(place))]
 
-    def _needed(self, folders: list[str]) -> Iterator[str]:
+    def _needed_files(self, folders: list[str]) -> Iterator[str]:
         """What the linker could load with it."""
         for folder in folders:
             yield folder
@@ -226,7 +226,7 @@ class _Reading:
         self._told: dict[tuple[str, Any, Any], bytes] = {}
         self._lost: list[dict[str, Any]] = []
 
-    def done(self) -> Completed:
+    def result(self) -> Completed:
         """The lines that it told, and a line for each question that was lost."""
         ended, timed_out = False, False
         for _ in range(MOST_STARTS):
@@ -274,7 +274,7 @@ class _Reading:
         """What one process told, added to the rest; what it was asked when it hung or crashed, None where it ended."""
         asking, self._known = self._known, None
         if asking is None:
-            asking = self._started()
+            asking = self._start_reader()
         self._library.runs(asking)
         said, how, ended = bytearray(), "", False
         try:
@@ -303,10 +303,10 @@ class _Reading:
         self._lost.append(lost)
         return lost
 
-    def _started(self) -> Reader:
+    def _start_reader(self) -> Reader:
         """A new reader; its library and folders are judged anew where those of a kept one were not."""
         if not self._folders:
-            self._path, self._folders = self._library._trusted(self._driver)
+            self._path, self._folders = self._library._require_trusted(self._driver)
             self._request["library"] = self._path
         return self._library.start(self._library._key(self._driver), self._folders)
 

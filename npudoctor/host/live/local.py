@@ -42,7 +42,7 @@ from npudoctor.host.live.named_paths import Namer
 from npudoctor.host.live.once import Once
 from npudoctor.host.live.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
 from npudoctor.host.live.reader import let_go
-from npudoctor.host.live.reading import explained, kind_of
+from npudoctor.host.live.reading import explain_errors, kind_of
 from npudoctor.host.live.scripts import Scripts
 from npudoctor.host.shortage import exhausted, few_files
 from npudoctor.host.simulated.tree import DiskStore, FileTree
@@ -174,7 +174,7 @@ class LocalHost(Changes):
         return self._root + FileTree(DiskStore(self._root)).resolve(path, follow=follow)
 
     def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
-        return explained(path, self.user)
+        return explain_errors(path, self.user)
 
     def _open(self, path: str, flags: int = 0) -> int:
         """Open for reading, without waiting.
@@ -270,8 +270,8 @@ class LocalHost(Changes):
         """Where a command lies: on PATH, else at the standard places; as root, only what no other user can change."""
         return tools.find(name)
 
-    def _missing(self, name: str) -> Unavailable:
-        return tools.missing(name)
+    def _why_missing(self, name: str) -> Unavailable:
+        return tools.why_missing(name)
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command once; every later call with the same words gets the same answer."""
@@ -283,14 +283,14 @@ class LocalHost(Changes):
         argv, environment = tools.without_env(argv, own_environment())
         path = self.which(argv[0])
         if path is None:
-            raise self._missing(argv[0])
+            raise self._why_missing(argv[0])
         return [path, *argv[1:]], environment
 
     def run_confined(self, argv: Sequence[str], *, timeout: float) -> Completed:
         """Run a command that becomes another user by itself, with no_new_privs and no descriptor of npudoctor's."""
         path = self.which(argv[0])
         if path is None:
-            raise self._missing(argv[0])
+            raise self._why_missing(argv[0])
         return self._execute([path, *argv[1:]], own_environment(), timeout, user=self.user)
 
     def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
@@ -310,7 +310,7 @@ class LocalHost(Changes):
         user = self.target_user(python)
         path = os.path.abspath(python) if "/" in python else self.which(python)
         if path is None:
-            raise self._missing(python)
+            raise self._why_missing(python)
         environment = {**self.target_environ(python), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
         script = self._scripts.readable_by(user, f"{name.replace(' ', '_')}.py")
         confined = user if os.geteuid() == 0 else None

@@ -71,7 +71,7 @@ def no_foreign_link(found: FileStat, path: str, _: int) -> Writer | None:
 
 
 @contextlib.contextmanager
-def opened(path: str, judge: Judge = only_trusted, *, root: str = "", follow: bool = True) -> Iterator[Place]:
+def open_place(path: str, judge: Judge = only_trusted, *, root: str = "", follow: bool = True) -> Iterator[Place]:
     """The entry that an absolute path below `root` names; its folder must be there, the entry need not be.
 
     The last link is followed only where `follow`. Raises Refused where `judge` objects to a part, and OSError.
@@ -81,7 +81,7 @@ def opened(path: str, judge: Judge = only_trusted, *, root: str = "", follow: bo
 
 
 def _walk(path: str, judge: Judge, root: str, follow: bool, kept: ExitStack) -> Place:
-    start = _kept(os.open(root or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), kept)
+    start = _keep(os.open(root or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), kept)
     _must_pass(judge, start, "/")
     folders = [("", start)]
     rest, links = [part for part in path.split("/") if part not in ("", ".")][::-1], 0
@@ -92,7 +92,7 @@ def _walk(path: str, judge: Judge, root: str, follow: bool, kept: ExitStack) -> 
             continue
         here = f"{folders[-1][0]}/{part}"
         try:
-            entry = _kept(os.open(part, _PART, dir_fd=folders[-1][1]), kept)
+            entry = _keep(os.open(part, _PART, dir_fd=folders[-1][1]), kept)
         except FileNotFoundError:
             if rest:
                 raise
@@ -121,6 +121,6 @@ def _must_pass(judge: Judge, handle: int, path: str) -> str:
     return found.kind
 
 
-def _kept(handle: int, kept: ExitStack) -> int:
+def _keep(handle: int, kept: ExitStack) -> int:
     kept.callback(os.close, handle)
     return handle

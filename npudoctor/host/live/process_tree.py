@@ -45,7 +45,7 @@ def children(pid: int | str = "self") -> list[int]:
     return found
 
 
-def named(names: Collection[str], pids: Iterable[int]) -> dict[str, int]:
+def find_programs(names: Collection[str], pids: Iterable[int]) -> dict[str, int]:
     """Those of these processes that run one of these programs: name and process."""
     found = {}
     for pid in pids:

@@ -114,14 +114,14 @@ def trusted_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in variables.items()
-        if name not in TEMPORARY or (value.startswith("/") and _quiet(foreign_writer, value) is None)
+        if name not in TEMPORARY or (value.startswith("/") and _writer_or_none(foreign_writer, value) is None)
     }
 
 
 def trusted_path(value: str) -> str:
     """The entries of a PATH in which only root can put a program."""
     entries = (entry for entry in value.split(":") if entry.startswith("/"))
-    return ":".join(entry for entry in entries if _quiet(writer_within, entry) is None)
+    return ":".join(entry for entry in entries if _writer_or_none(writer_within, entry) is None)
 
 
 def _first_writer(
@@ -130,7 +130,7 @@ def _first_writer(
     """The first besides root and these who can change what is executed."""
 
     def judge(path: str, *, within: bool) -> Writer | None:
-        return _quiet(writer_within if within else foreign_writer, path, users, groups)
+        return _writer_or_none(writer_within if within else foreign_writer, path, users, groups)
 
     programs = list(_programs(python))
     for program in programs:
@@ -147,7 +147,7 @@ def _first_writer(
         for path in _in_libraries(prefix, users, groups):
             if found := judge(path, within=True):
                 return found
-    for path in _loaded(variables, users, groups):
+    for path in _loaded_paths(variables, users, groups):
         if found := judge(path, within=True):
             return found
     return None
@@ -156,7 +156,7 @@ def _first_writer(
 def _first_of(paths: Collection[str], users: Collection[int], groups: Collection[int]) -> Writer | None:
     """The first who can change one of these paths; what the kernel makes belongs to the reader."""
     judged = (path for path in paths if not path.startswith(("/proc/", "/sys/", "/dev/")))
-    return next((found for path in judged if (found := _quiet(writer_within, path, users, groups))), None)
+    return next((found for path in judged if (found := _writer_or_none(writer_within, path, users, groups))), None)
 
 
 def _has_code(python: str, variables: Mapping[str, str]) -> bool:
@@ -180,7 +180,7 @@ def _pth_files(prefix: str) -> Iterator[str]:
                     yield from (one.path for one in found if one.name.endswith(".pth"))
 
 
-def _quiet(judge, path: str, users: Collection[int] = (), groups: Collection[int] = ()) -> Writer | None:  # type: ignore[no-untyped-def]
+def _writer_or_none(judge, path: str, users: Collection[int] = (), groups: Collection[int] = ()) -> Writer | None:  # type: ignore[no-untyped-def]
     try:
         found: Writer | None = judge(path, users=users, groups={0, *groups})
     except OSError as problem:
@@ -258,9 +258,9 @@ def _named_by_pth(folder: str, path: str) -> Iterator[str]:
             yield posixpath.join(folder, line.strip())
 
 
-def _loaded(variables: Mapping[str, str], users: Collection[int], groups: Collection[int]) -> Iterator[str]:
+def _loaded_paths(variables: Mapping[str, str], users: Collection[int], groups: Collection[int]) -> Iterator[str]:
     """The paths that variables name, what can be imported or loaded there, and the user's own packages of a Python."""
-    for name, path in _named(variables):
+    for name, path in _named_paths(variables):
         yield path
         if name.startswith(PATH_BEGINNINGS):
             yield from _in_packages(path, users, groups, depth=1)
@@ -270,7 +270,7 @@ def _loaded(variables: Mapping[str, str], users: Collection[int], groups: Collec
         yield from _in_libraries(f"{home}/.local", users, groups)
 
 
-def _named(variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _named_paths(variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Variables with the absolute paths that they name; a relative one begins in the working folder."""
     here = private_folder(own_user())
     for name, value in variables.items():

@@ -72,7 +72,7 @@ class Reader:
 
     def tell(self, **said: Any) -> None:
         """Write one line."""
-        line = (written(said) + "\n").encode("ascii")
+        line = (to_json(said) + "\n").encode("ascii")
         while line:
             line = line[os.write(self.handle, line) :]
 
@@ -86,7 +86,7 @@ class Reader:
             return True
         self.tell(asks="load")
         try:
-            self.library = loaded(request["library"])
+            self.library = load_library(request["library"])
         except OSError as problem:
             self.tell(tells="load", rc=NOT_LOADED, value=str(problem))
             return False
@@ -113,9 +113,9 @@ class Reader:
             return NOT_SUPPORTED, None
         self.tell(asks=name, **place)
         extra = {"api": self.api} if name == "init" else {}
-        code, value = self.called(symbol, self.parameters(name), (npu, chip), known or {})
+        code, value = self.call(symbol, self.parameters(name), (npu, chip), known or {})
         if code in (NO_SYMBOL, NOT_SUPPORTED) and self.api == "v1" and "older" in self.calls[name]:
-            code, value = self.called(self.calls[name]["older"], self.parameters(name), (npu, chip), known or {})
+            code, value = self.call(self.calls[name]["older"], self.parameters(name), (npu, chip), known or {})
         if code == NOT_SUPPORTED and npu is not None:
             self.unsupported.add((name, npu, chip))
         extra |= {} if value is None else {"value": value}
@@ -128,7 +128,7 @@ class Reader:
         found: list[Any] = call.get(f"{self.api}_parameters", call["parameters"])
         return found
 
-    def called(
+    def call(
         self, symbol: str, parameters: list[Any], place: tuple[int | None, int | None], known: dict[str, Any]
     ) -> tuple[int, Any]:
         """Call a function of the table; the return code, and what it wrote where that is 0."""
@@ -172,7 +172,7 @@ class Reader:
         found: list[Any] = []
         for value in (values or ())[:MOST_CODES]:
             told = [value if isinstance(one, dict) and "each" in one else one for one in parameters]
-            code, answer = self.called(symbol, told, place, {})
+            code, answer = self.call(symbol, told, place, {})
             if code != 0:
                 return code, None
             found.append(answer)
@@ -206,7 +206,7 @@ class Reader:
         def result(told: int = 1) -> Any:
             if kind == "text":
                 return buffer.raw[:count].split(b"\0")[0].decode("ascii", "replace").strip()
-            values = [self.decoded(buffer.raw, kind, at * size) for at in range(told)]
+            values = [self.decode(buffer.raw, kind, at * size) for at in range(told)]
             return values if "length" in parameter else values[0]
 
         found: list[tuple[Any, Any, Any]] = [(ctypes.c_void_p, ctypes.addressof(buffer), ("value", result, count))]
@@ -215,7 +215,7 @@ class Reader:
             found.append((ctypes.c_void_p, ctypes.addressof(told_size), ("size", lambda: told_size[0], 0)))
         return found
 
-    def decoded(self, data: bytes, kind: str, offset: int) -> Any:
+    def decode(self, data: bytes, kind: str, offset: int) -> Any:
         """The value at an offset: a number, or the fields of a structure."""
         if kind not in self.structs:
             return unpack_from("=" + FORMATS[kind], data, offset)[0]
@@ -245,7 +245,7 @@ class Reader:
         for name in questions:
             if name in self.of_sick and known.get("health") == 0:
                 continue
-            needs = {part for one in self.parameters(name) if isinstance(one, dict) for part in needed(one)}
+            needs = {part for one in self.parameters(name) if isinstance(one, dict) for part in needed_answers(one)}
             needs |= {before} if (before := self.calls[name].get("after")) else set()
             if needs <= known.keys():
                 code, value = self.ask(name, npu, chip, known)
@@ -273,7 +273,7 @@ class Reader:
                 yield from ((npu, chip) for chip in range(count))
 
 
-def loaded(path: str) -> Any:
+def load_library(path: str) -> Any:
     """The library; where some of its symbols are found nowhere, only a call that needs one fails."""
     try:
         return ctypes.CDLL(path)
@@ -286,7 +286,7 @@ def loaded(path: str) -> Any:
         return ctypes.CDLL(path, handle=handle)
 
 
-def needed(parameter: dict[str, Any]) -> list[str]:
+def needed_answers(parameter: dict[str, Any]) -> list[str]:
     """The names of earlier answers that a parameter takes."""
     return [parameter[key] for key in ("known", "each") if key in parameter]
 
@@ -300,20 +300,20 @@ def comm(pid: int) -> str | None:
         return None
 
 
-def written(value: Any) -> str:
+def to_json(value: Any) -> str:
     """A value as JSON: the json module takes as long to import as all else here."""
     if value is None:
         return "null"
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, str):
-        return '"' + "".join(escaped(letter) for letter in value) + '"'
+        return '"' + "".join(escape(letter) for letter in value) + '"'
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{written(key)}: {written(one)}" for key, one in value.items()) + "}"
-    return "[" + ", ".join(written(one) for one in value) + "]"
+        return "{" + ", ".join(f"{to_json(key)}: {to_json(one)}" for key, one in value.items()) + "}"
+    return "[" + ", ".join(to_json(one) for one in value) + "]"
 
 
-def escaped(letter: str) -> str:
+def escape(letter: str) -> str:
     """A letter inside of a JSON string."""
     if letter in '"\\':
         return "\\" + letter

@@ -11,7 +11,7 @@ from npudoctor.host import Unavailable, User
 
 
 @contextlib.contextmanager
-def explained(path: str, user: User):  # type: ignore[no-untyped-def]
+def explain_errors(path: str, user: User):  # type: ignore[no-untyped-def]
     """Turn the errors of reading a path into the reason why the fact is not known."""
     try:
         yield
@@ -31,4 +31,4 @@ def kind_of(mode: int) -> str:
     return next((kind for kind, test in tests.items() if test(mode)), "socket" if stat.S_ISSOCK(mode) else "file")
 
 
-__all__ = ["explained", "kind_of"]
+__all__ = ["explain_errors", "kind_of"]

@@ -92,20 +92,20 @@ class ToolsHost(LocalHost):
 
     def which(self, name: str) -> str | None:
         """Where the node has a command: as recorded, else by its name where an executable replaces it."""
-        return self._recorded.which(name) or (name if self._executable(name) else None)
+        return self._recorded.which(name) or (name if self._find_executable(name) else None)
 
-    def _executable(self, name: str) -> str | None:
+    def _find_executable(self, name: str) -> str | None:
         path = os.path.join(self._tools, posixpath.basename(name))
         return path if os.access(path, os.X_OK) else None
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run the executable that replaces a command."""
-        path = self._executable(argv[0])
+        path = self._find_executable(argv[0])
         if path is None:
-            raise self._missing(argv[0])
+            raise self._why_missing(argv[0])
         return self._once([path, *argv[1:]], command_key(argv), os.environ, timeout)
 
-    def _missing(self, name: str) -> Unavailable:
+    def _why_missing(self, name: str) -> Unavailable:
         """Why a command cannot be run: nothing replaces it, or what does may not be executed."""
         path = os.path.join(self._tools, posixpath.basename(name))
         if os.path.isfile(path):
@@ -116,7 +116,7 @@ class ToolsHost(LocalHost):
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
         """Run a script under the executable that replaces the target Python."""
-        path = self._executable("python3")
+        path = self._find_executable("python3")
         if path is None:
             raise Unavailable(f"{python} is not installed")
         return super().run_in_target(name, path, timeout=timeout, environ=environ)

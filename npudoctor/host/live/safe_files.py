@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from npudoctor.host import Refused
-from npudoctor.host.live.opening import no_foreign_link, only_trusted, opened
+from npudoctor.host.live.opening import no_foreign_link, only_trusted, open_place
 from npudoctor.host.live.trust import Trusted, entry_of, foreign_writer, trusted_by
 
 LIMIT_BYTES = 1 << 20
@@ -101,19 +101,19 @@ def _must_be_trusted(path: str, found: os.stat_result, trusted: Trusted) -> None
 
 def why_untrusted(path: str) -> str | None:
     """Who besides root and this user could change what is at a path, and what to do; None where no user could."""
-    writer = foreign_writer(_absolute(path))
+    writer = foreign_writer(_absolute_path(path))
     if writer is None:
         return None
     return writer.reason if "chmod" in writer.reason else f"{writer.reason}; chown it, or copy it to a folder of yours"
 
 
-def _absolute(path: str) -> str:
+def _absolute_path(path: str) -> str:
     """The path from the root on; a `..` in it stays, because links decide what it means."""
     return path if path.startswith("/") else os.path.join(os.getcwd(), path)
 
 
 @contextlib.contextmanager
-def written(path: str, *, mode: int = 0o600, replace: bool = True, ours: bool = False) -> Iterator[BinaryIO]:
+def open_replacement(path: str, *, mode: int = 0o600, replace: bool = True, ours: bool = False) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well; the old one stays where it does not.
 
     `ours` is for a path that the user did not name: then no other user may be able to change the folder. Raises
@@ -121,7 +121,7 @@ def written(path: str, *, mode: int = 0o600, replace: bool = True, ours: bool = 
     and OSError.
     """
     judge = only_trusted if ours else no_foreign_link
-    with opened(_absolute(path), judge) as place:
+    with open_place(_absolute_path(path), judge) as place:
         beside = f".npudoctor-{os.getpid()}-{os.urandom(4).hex()}"
         handle = place.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, name=beside)
         try:
@@ -141,11 +141,11 @@ def written(path: str, *, mode: int = 0o600, replace: bool = True, ours: bool = 
 
 def make_folders(path: str, *, mode: int = 0o700) -> None:
     """Make a folder of npudoctor's own and those above it that are missing; raises as `written` does."""
-    missing = [_absolute(path)]
+    missing = [_absolute_path(path)]
     while not os.path.lexists(above := os.path.dirname(missing[-1])):
         missing.append(above)
     for one in reversed(missing):
-        with opened(one) as place:
+        with open_place(one) as place:
             if place.entry is None:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(place.name, mode, dir_fd=place.folder)
@@ -153,8 +153,8 @@ def make_folders(path: str, *, mode: int = 0o700) -> None:
 
 def append(path: str, text: str) -> None:
     """Add to a file of npudoctor's own, which only this user may read; raises as `written` does."""
-    make_folders(os.path.dirname(_absolute(path)))
-    with opened(_absolute(path)) as place:
+    make_folders(os.path.dirname(_absolute_path(path)))
+    with open_place(_absolute_path(path)) as place:
         handle = place.open(os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK)
         with open(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             _must_be_regular(path, os.fstat(handle))

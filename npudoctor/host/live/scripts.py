@@ -28,7 +28,7 @@ class Scripts:
         if user.uid in (0, os.geteuid()) or can_read(user, posixpath.join(self._folder, name)):
             return posixpath.join(self._folder, name)
         with self._lock:
-            self._copy = self._copy or _copied(self._folder)
+            self._copy = self._copy or _copy_folder(self._folder)
             return posixpath.join(self._copy, name)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ def _allows(user: User, found: os.stat_result, bit: int) -> bool:
     return bool(mode >> 3 & bit) if found.st_gid in user.gids else bool(mode & bit)
 
 
-def _copied(folder: str) -> str:
+def _copy_folder(folder: str) -> str:
     """A copy of the folder that all can read and only this user can write."""
     for place in (os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0], "/tmp", "/var/tmp", "/dev/shm"):  # noqa: S108
         if not place or foreign_writer(place) is not None:

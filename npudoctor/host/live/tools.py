@@ -56,7 +56,7 @@ def without_env(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[li
     return without_env(words, variables)
 
 
-def missing(name: str) -> Unavailable:
+def why_missing(name: str) -> Unavailable:
     """Why a command is not run: it is nowhere, no user may execute it, or root passes over it."""
     for path in (*_on_path(name), *(posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))):
         if "/" in name or not os.path.isfile(path):

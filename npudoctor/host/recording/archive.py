@@ -52,7 +52,7 @@ def hold(path: str) -> Held:
     than 100 deep, more than 20,000 entries, more than 256 MiB unpacked, and for what is no such archive.
     """
     files: dict[str, bytes] = {}
-    with _explained(path), open(path, "rb") as file:
+    with _explain_errors(path), open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size > MAX_PACKED_BYTES:
             raise BundleError(f"{path} is refused: it is larger than {MAX_PACKED_BYTES >> 20} MiB")
         found = _look_through(file, path, files, AT_ONCE_BYTES)
@@ -64,7 +64,7 @@ def hold(path: str) -> Held:
         if member.kind == "hard link":
             target = posixpath.normpath(member.target)
             if target not in own:
-                raise BundleError(f"{path} is refused: the hard link {_shown(name)} leads to no file")
+                raise BundleError(f"{path} is refused: the hard link {_show_name(name)} leads to no file")
             own[name] = own[target]
     folders = [name for name, member in found.items() if member.kind == "dir"]
     return Held(own, folders, _links(found))
@@ -75,7 +75,7 @@ def _links(found: Mapping[str, Member]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     """Say in one line what is wrong with an archive."""
     try:
         yield
@@ -88,7 +88,7 @@ def _explained(path: str) -> Iterator[None]:
         raise BundleError(f"{path} cannot be read: {problem.strerror or problem}") from None
 
 
-def _decompressed(file: BinaryIO, path: str) -> Iterator[bytes]:
+def _decompress(file: BinaryIO, path: str) -> Iterator[bytes]:
     """What a gzip file holds, piece by piece; the standard library's reader bounds no number of compressed parts."""
     parts, inflater, packed = 1, zlib.decompressobj(_GZIP), file.read(_PIECE)
     while packed:
@@ -113,7 +113,7 @@ class _Forward:
     """The decompressed archive, read forward only; refuses to grow past the limits, however small the archive is."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
-        self._pieces = _decompressed(file, path)
+        self._pieces = _decompress(file, path)
         self._ready = b""
         self._used = 0
         self._path = path
@@ -210,30 +210,32 @@ def _must_be_a_tree(found: Mapping[str, Member], path: str) -> None:
         while above:
             if above in leaves:
                 below = next(name for name in found if name.startswith(f"{above}/"))
-                raise BundleError(f"{path} is refused: {_shown(below)} is below {_shown(above)}, which is no folder")
+                raise BundleError(
+                    f"{path} is refused: {_show_name(below)} is below {_show_name(above)}, which is no folder"
+                )
             above = posixpath.dirname(above)
 
 
 def _clean_name(name: str, path: str) -> str:
     if name.startswith("/"):
-        raise BundleError(f"{path} is refused: {_shown(name)} is an absolute path")
+        raise BundleError(f"{path} is refused: {_show_name(name)} is an absolute path")
     parts = name.split("/")
     if ".." in parts:
-        raise BundleError(f"{path} is refused: {_shown(name)} has a .. in it")
+        raise BundleError(f"{path} is refused: {_show_name(name)} has a .. in it")
     if "\0" in name or not name:
-        raise BundleError(f"{path} is refused: {_shown(name)} is no file name")
+        raise BundleError(f"{path} is refused: {_show_name(name)} is no file name")
     if len(parts) > MAX_DEPTH:
-        raise BundleError(f"{path} is refused: {_shown(name)} is nested more than {MAX_DEPTH} folders deep")
+        raise BundleError(f"{path} is refused: {_show_name(name)} is nested more than {MAX_DEPTH} folders deep")
     if max(map(len, parts)) > LONGEST_NAME or len(name) > LONGEST_PATH:
-        raise BundleError(f"{path} is refused: {_shown(name)} is longer than a path can be")
+        raise BundleError(f"{path} is refused: {_show_name(name)} is longer than a path can be")
     return posixpath.normpath(name)
 
 
-def _leaving(name: str, target: str, path: str) -> BundleError:
-    return BundleError(f"{path} is refused: the link {_shown(name)} leaves the bundle (to {_shown(target)})")
+def _link_error(name: str, target: str, path: str) -> BundleError:
+    return BundleError(f"{path} is refused: the link {_show_name(name)} leaves the bundle (to {_show_name(target)})")
 
 
-def _shown(name: str) -> str:
+def _show_name(name: str) -> str:
     """The name of a member as it may be in a line: control characters escaped, and not without end."""
     text = visible(name)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
@@ -243,9 +245,9 @@ def _accept(member: Member, name: str, path: str) -> None:
     if member.kind == "link":
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.target))
         if member.target.startswith("/") or target.split("/")[0] == "..":
-            raise _leaving(name, member.target, path)
+            raise _link_error(name, member.target, path)
     elif member.kind == "other":
-        raise BundleError(f"{path} is refused: {_shown(name)} is neither a file nor a folder nor a link")
+        raise BundleError(f"{path} is refused: {_show_name(name)} is neither a file nor a folder nor a link")
 
 
 def _size(member: Member, before: Mapping[str, Member], path: str) -> int:
@@ -254,5 +256,5 @@ def _size(member: Member, before: Mapping[str, Member], path: str) -> int:
         return member.size if member.kind == "file" else 0
     original = before.get(_clean_name(member.target, path))
     if original is None or original.kind != "file":
-        raise _leaving(member.name, member.target, path)
+        raise _link_error(member.name, member.target, path)
     return original.size

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from npudoctor.findings import Because
 from npudoctor.host import BundleError, Unavailable, User
 from npudoctor.host.recording.bundle_shape import FailureEntry, MissingFile, StatEntry, check
-from npudoctor.host.simulated.tree import KINDS, DiskStore, MemoryStore, Overlay, Store, enter, normal
+from npudoctor.host.simulated.tree import KINDS, DiskStore, MemoryStore, Overlay, Store, enter, normalise
 
 SCHEMA = "npudoctor.bundle/1"
 
@@ -86,7 +86,7 @@ class InMemory:
         self._files = files
         self._folders: dict[str, set[str]] = {}
         for name in [*folders, *map(posixpath.dirname, files)]:
-            enter(self._folders, normal(name))
+            enter(self._folders, normalise(name))
 
     def content(self, name: str, limit: int = -1) -> bytes | None:
         """The first `limit` bytes of a file; None where there is none."""
@@ -95,7 +95,7 @@ class InMemory:
 
     def folders(self, name: str) -> list[str]:
         """The names of the folders in a folder, sorted."""
-        return sorted(self._folders.get(normal(name), ()))
+        return sorted(self._folders.get(normalise(name), ()))
 
     def store(self) -> Store:
         """The node's own files, below root/."""

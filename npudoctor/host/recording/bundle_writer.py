@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from npudoctor import __version__, clock
 from npudoctor.data import to_data
 from npudoctor.host import About, Completed, FileStat, Refused, User
-from npudoctor.host.live.opening import no_foreign_link, opened, path_of
-from npudoctor.host.live.safe_files import written
+from npudoctor.host.live.opening import no_foreign_link, open_place, path_of
+from npudoctor.host.live.safe_files import open_replacement
 from npudoctor.host.recording.recorded_node import SCHEMA, SLASH
 from npudoctor.host.recording.recorder import Notes
 from npudoctor.host.simulated.tree import enter
@@ -59,7 +59,7 @@ def files_of(notes: Notes) -> dict[str, bytes]:
     return dict(sorted(files.items()))
 
 
-def described(about: About, user: User) -> dict[str, Any]:
+def describe_node(about: About, user: User) -> dict[str, Any]:
     """What bundle.json says of a node; None for what is not known."""
     return {
         "schema": SCHEMA,
@@ -74,7 +74,7 @@ def described(about: About, user: User) -> dict[str, Any]:
 
 
 def _about(notes: Notes) -> dict[str, Any]:
-    said = described(notes.about, notes.user) | {"unrecorded": "unknown", "tools": notes.tools}
+    said = describe_node(notes.about, notes.user) | {"unrecorded": "unknown", "tools": notes.tools}
     said["recorded_at"] = said["recorded_at"] or clock.in_utc(clock.timestamp())
     return {key: value for key, value in said.items() if value is not None}
 
@@ -122,7 +122,7 @@ def write_folder(files: Mapping[str, bytes], target: str) -> None:
 
     Raises Refused where another user leads the target elsewhere, and OSError.
     """
-    with opened(os.path.abspath(target), no_foreign_link) as place:
+    with open_place(os.path.abspath(target), no_foreign_link) as place:
         beside = tempfile.mkdtemp(prefix=".npudoctor-", dir=path_of(place.folder))
         try:
             _fill(beside, files)
@@ -154,7 +154,7 @@ def write_archive(files: Mapping[str, bytes], target: str, *, replace: bool = Fa
     Raises FileExistsError where something is there that must not be replaced, Refused where another user leads the
     target elsewhere, and OSError.
     """
-    with written(target, replace=replace) as file:
+    with open_replacement(target, replace=replace) as file:
         _pack(files, file)
 
 

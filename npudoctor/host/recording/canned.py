@@ -22,7 +22,7 @@ from npudoctor.host import (
     command_key,
 )
 from npudoctor.host.shortage import exhausted
-from npudoctor.host.simulated.tree import Content, FileTree, MemoryStore, Overlay, normal
+from npudoctor.host.simulated.tree import Content, FileTree, MemoryStore, Overlay, normalise
 
 OUTPUT_LIMIT_BYTES = 8 << 20
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -58,7 +58,7 @@ class RecordedHost:
         self._measures = measures
         self._user = user
         self._unknown = unrecorded == "unknown"
-        self._missing_paths = frozenset(normal(path) for path in missing if path.startswith("/"))
+        self._missing_paths = frozenset(normalise(path) for path in missing if path.startswith("/"))
         self._missing_tools = frozenset(key.split(" ", 1)[0] for key in missing if not key.startswith("/"))
         self._places = tools or {}
         self._failures = failures or {}
@@ -96,7 +96,7 @@ class RecordedHost:
         self._as_recorded("run", key)
         answer = self.commands.get(key)
         if answer is None:
-            raise self._unanswered(argv[0], key)
+            raise self._why_unanswered(argv[0], key)
         return answer
 
     def run_in_target(
@@ -112,7 +112,7 @@ class RecordedHost:
         self._as_recorded("run", key)
         answer = self.commands.get(key)
         if answer is None:
-            raise self._unanswered(python, key)
+            raise self._why_unanswered(python, key)
         return answer
 
     def ask_library(
@@ -139,9 +139,9 @@ class RecordedHost:
         """The variables of a job."""
         return self.environ
 
-    def _unanswered(self, tool: str, key: str) -> Unavailable:
+    def _why_unanswered(self, tool: str, key: str) -> Unavailable:
         first = key.split(" ", 1)[0]
-        known = first in self._tools or self._executable(tool) or self._lying_at(first) is not None
+        known = first in self._tools or self._is_executable(tool) or self._lying_at(first) is not None
         if known and (hung := self._hung.get(first)):
             return Unavailable(f"{tool} is not asked again: `{hung}` did not answer", because=Because.TIMED_OUT)
         if known or (self._unknown and not self._missing_tools & {first, posixpath.basename(tool)}):
@@ -170,7 +170,7 @@ class RecordedHost:
         if name in self._places:
             return self._places[name]
         if "/" in name:
-            return name if self._executable(name) else None
+            return name if self._is_executable(name) else None
         found = self._lying_at(name)
         if found is None and name in self._tools:
             return name
@@ -182,7 +182,7 @@ class RecordedHost:
         variables = {} if isinstance(self._environ, Unavailable) else self._environ
         places = [*variables.get("PATH", USUAL_PATH).split(":"), *STANDARD_PLACES.get(name, ())]
         paths = (posixpath.join(place, name) for place in places if place.startswith("/"))
-        return next((path for path in paths if (fits or self._executable)(path)), None)
+        return next((path for path in paths if (fits or self._is_executable)(path)), None)
 
     def _is_file(self, path: str) -> bool:
         try:
@@ -190,7 +190,7 @@ class RecordedHost:
         except OSError:
             return False
 
-    def _executable(self, path: str) -> bool:
+    def _is_executable(self, path: str) -> bool:
         try:
             found = self.tree.stat(path)
         except OSError:
@@ -210,7 +210,7 @@ class RecordedHost:
             content = self.tree.read_bytes(path, limit=limit)
             known = not self._unknown or self.tree.holds(path, limit)
         except OSError as problem:
-            raise self._unreadable(path, problem) from None
+            raise self._why_unreadable(path, problem) from None
         if not known:
             raise self._not_recorded(path)
         return content
@@ -223,7 +223,7 @@ class RecordedHost:
         except OSError as problem:
             if problem.errno == errno.ELOOP:
                 return False
-            raise self._unreadable(path, problem) from None
+            raise self._why_unreadable(path, problem) from None
         if not found and self._is_unknown(path):
             raise self._not_recorded(path)
         return found
@@ -235,7 +235,7 @@ class RecordedHost:
             names = self.tree.list_dir(path)
             known = not (self._unknown and self.tree.listings) or self.tree.resolve(path) in self.tree.listings
         except OSError as problem:
-            raise self._unreadable(path, problem) from None
+            raise self._why_unreadable(path, problem) from None
         if not known:
             raise self._not_recorded(path)
         return names
@@ -246,7 +246,7 @@ class RecordedHost:
         try:
             return self.tree.stat(path)
         except OSError as problem:
-            raise self._unreadable(path, problem) from None
+            raise self._why_unreadable(path, problem) from None
 
     def read_part(self, path: str, offset: int, length: int) -> bytes:
         """Some bytes out of the middle of a file."""
@@ -276,7 +276,7 @@ class RecordedHost:
         try:
             path = self.tree.resolve(path)
         except OSError:
-            path = normal(path)
+            path = normalise(path)
         while path != "/":
             folder, name = posixpath.split(path)
             if path in self._missing_paths or name not in self.tree.listings.get(folder, (name,)):
@@ -284,7 +284,7 @@ class RecordedHost:
             path = folder
         return "/" not in self._missing_paths
 
-    def _unreadable(self, path: str, problem: OSError) -> Unavailable:
+    def _why_unreadable(self, path: str, problem: OSError) -> Unavailable:
         if exhausted(problem):
             raise problem
         if isinstance(problem, FileNotFoundError):
@@ -342,7 +342,7 @@ class FakeHost(RecordedHost):
         super().__init__(
             about=About(source="bundle", hostname="fake", machine=machine),
             tree=FileTree(MemoryStore(files or {}), links=links, stats=stats, user=user),
-            commands={key: _completed(answer) for key, answer in (commands or {}).items()},
+            commands={key: _to_completed(answer) for key, answer in (commands or {}).items()},
             environ={} if environ is None else environ,
             measures=measures or {},
             user=user,
@@ -351,5 +351,5 @@ class FakeHost(RecordedHost):
         )
 
 
-def _completed(answer: str | Completed) -> Completed:
+def _to_completed(answer: str | Completed) -> Completed:
     return answer if isinstance(answer, Completed) else Completed(returncode=0, stdout=answer)

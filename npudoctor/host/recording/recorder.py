@@ -27,7 +27,7 @@ from npudoctor.host import (
 from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.recording.bundle_reader import NO_ENVIRONMENT
 from npudoctor.host.recording.canned import OUTPUT_LIMIT_BYTES, failure_key
-from npudoctor.host.simulated.tree import MAX_LINKS, normal
+from npudoctor.host.simulated.tree import MAX_LINKS, normalise
 from npudoctor.records import field, record, replace
 
 Answer = TypeVar("Answer")
@@ -214,7 +214,7 @@ class RecordingHost(ForwardingHost):
         if place not in self._targets:
             target = self._targets[place] = self._host.read_link(place)
             if target is not None:
-                self.notes.links[normal(place)] = target
+                self.notes.links[normalise(place)] = target
         return self._targets[place]
 
     # Measurements

@@ -56,7 +56,7 @@ def members(source: Source) -> Iterator[Member]:
         _must_be_whole(block)
         kind, size = block[156:157], _number(block[124:136])
         if kind in b"xXgLK":
-            text = _described(source, size)
+            text = _read_content(source, size)
             if kind in b"LK":
                 own["path" if kind == b"L" else "linkpath"] = _text(text)
             else:
@@ -82,7 +82,7 @@ def _must_be_whole(block: bytes) -> None:
         raise BrokenTar("the checksum of a header is wrong")
 
 
-def _described(source: Source, size: int) -> bytes:
+def _read_content(source: Source, size: int) -> bytes:
     """The content of a header that describes the next member."""
     text = source.header(size)
     if len(text) < size:

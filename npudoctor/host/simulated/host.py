@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from npudoctor.host import TOOL_TIMEOUT_S, Completed, FileStat
 from npudoctor.host.recording.canned import RecordedHost
-from npudoctor.host.simulated.redo import noted
-from npudoctor.host.simulated.tree import normal
+from npudoctor.host.simulated.redo import note_change
+from npudoctor.host.simulated.tree import normalise
 from npudoctor.host.simulated.tree_changes import ChangingTree
 
 _SETTINGS = "/proc/sys/"
@@ -69,7 +69,7 @@ class SimulatedHost(RecordedHost):
             return super().run_in_target(name, python, timeout=timeout, environ=environ)
         return _within(found, timeout)
 
-    @noted
+    @note_change
     def write_file(
         self,
         path: str,
@@ -80,8 +80,8 @@ class SimulatedHost(RecordedHost):
         attributes: Mapping[str, bytes] | None = None,  # noqa: ARG002 - files have none here
     ) -> None:
         """Replace a file as a whole; a kernel setting takes what is written as the kernel would."""
-        if normal(path).startswith(_SETTINGS):
-            key = normal(path).removeprefix(_SETTINGS).replace("/", ".")
+        if normalise(path).startswith(_SETTINGS):
+            key = normalise(path).removeprefix(_SETTINGS).replace("/", ".")
             self._machine.set_sysctl(key, content.decode("utf-8", "replace"))
             return
         path = self.real_path(path)
@@ -90,24 +90,24 @@ class SimulatedHost(RecordedHost):
             owner = (old.uid, old.gid)
         self.tree.write(path, content, mode=mode, owner=owner)
 
-    @noted
+    @note_change
     def remove(self, path: str, *, follow: bool = False) -> None:
         """Remove a file or a link, or what the link leads to; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
             self.tree.remove(self.real_path(path) if follow else path)
 
-    @noted
+    @note_change
     def write_link(self, path: str, target: str) -> None:
         """Put a symbolic link in the place of a link, a file or nothing."""
         self.tree.write_link(path, target)
 
-    @noted
+    @note_change
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""
         with contextlib.suppress(FileExistsError):
             self.tree.make_folder(path, mode)
 
-    @noted
+    @note_change
     def remove_folder(self, path: str) -> None:
         """Remove an empty folder; one that is not there or not empty is no error."""
         try:
@@ -150,17 +150,17 @@ class SimulatedHost(RecordedHost):
         there.done = self.done
         return there
 
-    @noted
+    @note_change
     def set_sysctl(self, key: str, value: str) -> None:
         """Write a kernel setting; raises OSError where the kernel refuses it."""
         self._machine.set_sysctl(key, f"{value}\n")
 
-    @noted
+    @note_change
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a process; what it held is free when it is gone."""
         self._machine.end(pid, number)
 
-    @noted
+    @note_change
     def run_streaming(
         self, argv: Sequence[str], *, timeout: float, stream: Callable[[str], None] | None = None
     ) -> Completed:

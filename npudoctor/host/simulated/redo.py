@@ -28,7 +28,7 @@ class NotRedone(ValueError):
     """A file that is not what `written` made; the text is a clause."""
 
 
-def noted(change: Callable[Concatenate[Node, Rest], Answer]) -> Callable[Concatenate[Node, Rest], Answer]:
+def note_change(change: Callable[Concatenate[Node, Rest], Answer]) -> Callable[Concatenate[Node, Rest], Answer]:
     """A method that changes a node, and notes that it has done so."""
 
     @functools.wraps(change)
@@ -41,7 +41,7 @@ def noted(change: Callable[Concatenate[Node, Rest], Answer]) -> Callable[Concate
     return noting
 
 
-def written(host: Kept) -> bytes:
+def write_changes(host: Kept) -> bytes:
     """What was done to a node, as a file."""
     return json.dumps({"schema": SCHEMA, "done": host.done}).encode()
 

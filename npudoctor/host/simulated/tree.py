@@ -50,15 +50,15 @@ class MemoryStore:
     """
 
     def __init__(self, files: Mapping[str, Content], folders: Iterable[str] = ()) -> None:
-        self._files = {normal(path): content for path, content in files.items()}
+        self._files = {normalise(path): content for path, content in files.items()}
         self._named = tuple(folders)
 
     @cached_property
     def _folders(self) -> dict[str, set[str]]:
         folders: dict[str, set[str]] = {"/": set()}
         for path in self._named:
-            enter(folders, normal(path))
-            folders.setdefault(normal(path), set())
+            enter(folders, normalise(path))
+            folders.setdefault(normalise(path), set())
         for path in self._files:
             enter(folders, path)
         return folders
@@ -177,9 +177,9 @@ class FileTree:
     ) -> None:
         self._store = store
         self._user = user or User()
-        self.links = {normal(path): target for path, target in (links or {}).items()}
-        self.stats = {normal(path): overlay for path, overlay in (stats or {}).items()}
-        self.listings = {normal(path): frozenset(names) for path, names in (listings or {}).items()}
+        self.links = {normalise(path): target for path, target in (links or {}).items()}
+        self.stats = {normalise(path): overlay for path, overlay in (stats or {}).items()}
+        self.listings = {normalise(path): frozenset(names) for path, names in (listings or {}).items()}
         self._resolved: dict[str, str] = {}
 
     @cached_property
@@ -203,16 +203,16 @@ class FileTree:
         """The path with its links followed, but the last one only where `follow`; it need not exist."""
         folder, _, name = path.rpartition("/")
         if name in ("", ".", ".."):
-            return self._walked(path, follow)
+            return self._walk(path, follow)
         above = self._resolved.get(folder)
         if above is None:
-            above = self._resolved[folder] = self._walked(folder or "/", True, path)
+            above = self._resolved[folder] = self._walk(folder or "/", True, path)
         if above in self.stats:
             self._enter(above, path)
         here = f"{above}/{name}" if above != "/" else f"/{name}"
-        return self._walked(path, follow) if follow and self._kind(here) == "link" else here
+        return self._walk(path, follow) if follow and self._kind(here) == "link" else here
 
-    def _walked(self, path: str, follow: bool, asked: str | None = None) -> str:
+    def _walk(self, path: str, follow: bool, asked: str | None = None) -> str:
         done, rest, hops = "/", path.split("/")[::-1], 0
         while rest:
             part = rest.pop()
@@ -253,7 +253,7 @@ class FileTree:
         shift = 6 if overlay.uid == self._user.uid else 3 if overlay.gid in groups else 0
         return "".join(letter for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if mode >> shift & bit)
 
-    def _found(self, path: str, right: str = "") -> tuple[str, str]:
+    def _find(self, path: str, right: str = "") -> tuple[str, str]:
         """Where a path leads, and the kind of what is there; checks one right of the user's."""
         there = self.resolve(path)
         kind = self._kind(there)
@@ -269,7 +269,7 @@ class FileTree:
 
     def stat(self, path: str) -> FileStat:
         """Kind, mode, owner and access, links followed."""
-        there, kind = self._found(path)
+        there, kind = self._find(path)
         overlay = self.stats.get(there, _PLAIN)
         held = self._store.size(there) if kind == "file" and self._store.kind(there) == "file" else 0
         return FileStat(
@@ -285,7 +285,7 @@ class FileTree:
 
     def read_bytes(self, path: str, *, limit: int = NO_LIMIT) -> bytes:
         """The first `limit` bytes of a regular file."""
-        there, kind = self._found(path, "r")
+        there, kind = self._find(path, "r")
         if kind != "file":
             raise OSError(errno.EINVAL, "not a regular file", path)
         return self._store.content(there, limit) if self._store.kind(there) == "file" else b""
@@ -298,7 +298,7 @@ class FileTree:
 
     def list_dir(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted."""
-        there, kind = self._found(path, "r")
+        there, kind = self._find(path, "r")
         if kind != "dir":
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if there in self.listings:
@@ -331,7 +331,7 @@ _KINDS = {
 }
 
 
-def normal(path: str) -> str:
+def normalise(path: str) -> str:
     """An absolute path without doubled slashes, `.` and `..`; a relative one counts from the root."""
     return posixpath.normpath("/" + path.lstrip("/"))
 

@@ -20,7 +20,7 @@ class ChangingTree(FileTree):
         self, path: str, content: Content, *, mode: int | None = None, owner: tuple[int, int] | None = None
     ) -> None:
         """Put a file in the place of what is there, as a rename does: a link is replaced, not followed."""
-        here = self._writable(path)
+        here = self._require_writable(path)
         if self._kind(here) == "dir":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         old = self.stats.get(here, _PLAIN)
@@ -34,7 +34,7 @@ class ChangingTree(FileTree):
 
     def write_link(self, path: str, target: str) -> None:
         """Put a link in the place of what is there, as a rename does."""
-        here = self._writable(path)
+        here = self._require_writable(path)
         if self._kind(here) == "dir" and here not in self.links:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if here not in self.links and self._store.kind(here) is not None:
@@ -45,7 +45,7 @@ class ChangingTree(FileTree):
 
     def remove(self, path: str) -> None:
         """Remove a file or a link."""
-        here = self._writable(path)
+        here = self._require_writable(path)
         kind = self._kind(here)
         if kind is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -58,7 +58,7 @@ class ChangingTree(FileTree):
 
     def make_folder(self, path: str, mode: int = 0o755) -> None:
         """Make a folder in one that is there."""
-        here = self._writable(path)
+        here = self._require_writable(path)
         if self._kind(here) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self.stats[here] = Overlay(kind="dir", mode=mode, uid=self._user.uid, gid=self._user.gid)
@@ -66,7 +66,7 @@ class ChangingTree(FileTree):
 
     def remove_folder(self, path: str) -> None:
         """Remove an empty folder."""
-        here = self._writable(path)
+        here = self._require_writable(path)
         if self._kind(here) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if self.list_dir(here):
@@ -84,9 +84,9 @@ class ChangingTree(FileTree):
         self.__dict__.pop("_laid_over", None)
         self._resolved.clear()
 
-    def _writable(self, path: str) -> str:
+    def _require_writable(self, path: str) -> str:
         here = self.resolve(path, follow=False)
-        folder, kind = self._found(posixpath.dirname(here))
+        folder, kind = self._find(posixpath.dirname(here))
         if kind != "dir":
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if "w" not in self._access(folder, kind):

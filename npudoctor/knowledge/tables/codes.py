@@ -96,7 +96,7 @@ class Codes:
     def spelled(self, text: str) -> tuple[Code, ...]:
         """Every code that a text without surroundings can mean, usual spellings first; nothing for an unknown one."""
         text = " ".join(text.split())
-        kinds, rest = _prefixed(text)
+        kinds, rest = _split_prefix(text)
         if kinds:
             return tuple(code for code in self.spelled(rest) if code.kind in kinds) or self._by_exit(rest, kinds)
         if words := _WORDS.fullmatch(text):
@@ -222,7 +222,7 @@ def _first_word(code: Code) -> int | None:
     return int(words[1], 0) if words and int(words[1], 0) else None
 
 
-def _prefixed(text: str) -> tuple[frozenset[str], str]:
+def _split_prefix(text: str) -> tuple[frozenset[str], str]:
     """The kinds that a text names before the number, and the number."""
     name, _, rest = text.partition(" ")
     folded = name.lower().replace("_", "").replace("-", "")

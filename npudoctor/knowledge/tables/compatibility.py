@@ -16,7 +16,7 @@ from npudoctor.knowledge.pairs import (
     TorchNpuRelease,
     Window,
 )
-from npudoctor.knowledge.patterns import canonical, covers, covers_later_candidate, train, wheel
+from npudoctor.knowledge.patterns import canonical_version, covers, covers_later_candidate, train, wheel
 from npudoctor.records import record
 
 
@@ -47,14 +47,14 @@ class Compatibility:
 
     def window(self, pta_release: str) -> Window | None:
         """The backward-compatibility window of a torch_npu train; its patches and dailies share it."""
-        name = canonical(pta_release.split(" ")[0])
+        name = canonical_version(pta_release.split(" ")[0])
         for window in self.windows:
             same_train = name.endswith(".X") and train(name) == train(window.pta_release)
             if same_train or covers(window.pta_release, name):
                 return window
         return None
 
-    def fit(self, release: TorchNpuRelease, cann: str) -> Fit:
+    def judge(self, release: TorchNpuRelease, cann: str) -> Fit:
         """How a torch_npu goes with a CANN."""
         pairs = (*release.cann, *filter(None, [release.cann_range]))
         window = self.window(release.pta_release) if release.pta_release else None
@@ -72,7 +72,7 @@ class Compatibility:
 
     def knows_cann(self, cann: str) -> bool:
         """Whether the tables know this CANN's train (major.minor) at all; test builds they do not."""
-        return train(cann) in self._cann_trains and not re.match(r"\d+\.\d+\.T\d", canonical(cann))
+        return train(cann) in self._cann_trains and not re.match(r"\d+\.\d+\.T\d", canonical_version(cann))
 
     def releases_for_cann(self, cann: str, *, python: str | None = None) -> tuple[TorchNpuRelease, ...]:
         """The torch_npu releases to install with this CANN, best first; none where no source names any.
@@ -87,7 +87,7 @@ class Compatibility:
             if not self.known_bad(release.version, python=python, cann=cann)
             and (python is None or release.supports_python(python) is not False)
         ]
-        fits = {release.version: self.fit(release, cann) for release in usable}
+        fits = {release.version: self.judge(release, cann) for release in usable}
         ranks = {Fit.PAIRED: 0, Fit.SEEN: 1}
         paired = [release for release in usable if fits[release.version] in ranks]
         chosen = paired or [release for release in usable if fits[release.version] is Fit.COMPATIBLE]

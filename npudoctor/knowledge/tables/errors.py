@@ -75,11 +75,11 @@ class Errors:
 
     def code(self, code: str | int) -> ErrorCode | None:
         """The row of a code in any usual spelling: -8005, `EI0006`, `0x80E3A203`, `HCCL 7`; None where unknown."""
-        return self._by_code.get(normalised(code))
+        return self._by_code.get(normalise(code))
 
     def family(self, code: str) -> str | None:
         """What prints codes of this kind, known or not: `HCCL` for EI0099."""
-        spelled = normalised(code)
+        spelled = normalise(code)
         if not re.fullmatch(r"E[A-Z]\d{4}|E\d{5}|ERR\d{5}", spelled):
             return None
         return next((module for prefix, module in self.families.items() if spelled.startswith(prefix)), None)
@@ -103,7 +103,7 @@ def spelled_in(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(kind), match[kind]
 
 
-def normalised(code: str | int) -> str:
+def normalise(code: str | int) -> str:
     """The spelling of the table: capitals, a chip's code without 0x."""
     text = str(code).strip()
     chip = re.fullmatch(_HEX, text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from npudoctor.knowledge import table
-from npudoctor.knowledge.tables.errors import normalised
+from npudoctor.knowledge.tables.errors import normalise
 from npudoctor.records import record
 
 
@@ -76,7 +76,7 @@ class Pitfalls:
 
     def with_code(self, code: str | int) -> tuple[Pitfall, ...]:
         """The known issues that show this error code, the more frequent first."""
-        wanted = normalised(code)
+        wanted = normalise(code)
         return tuple(pitfall for pitfall in self.rows if wanted in pitfall.codes)
 
     def _longest_match(self, pitfall: Pitfall, text: str) -> tuple[int, ...]:

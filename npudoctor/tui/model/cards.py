@@ -111,7 +111,7 @@ class Pace:
         self._wait_s = self.chosen_s
 
 
-def kept(session: Session) -> list[tuple[str, str, tuple[float | None, ...]]]:
+def read_history(session: Session) -> list[tuple[str, str, tuple[float | None, ...]]]:
     """What the daemon of this node has read of each chip lately, for `Series`; nothing of another node."""
     from npudoctor.daemon import stored
 
@@ -156,7 +156,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
         rows = tuple(
             ChipRow(
                 chip=chip,
-                held=tuple(_held(one, boxes) for one in holding.on(chip.npu_id, chip.chip_id))
+                held=tuple(_to_held(one, boxes) for one in holding.on(chip.npu_id, chip.chip_id))
                 if isinstance(holding, CardHolders)
                 else (),
                 link=links.get(chip.subject),
@@ -211,7 +211,7 @@ def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(finding.summary for finding in worth(result) if not finding.chips) if result else ()
 
 
-def _held(holder: Any, boxes: Boxes) -> Held:
+def _to_held(holder: Any, boxes: Boxes) -> Held:
     process = holder.process
     pid = process.pid if process else None
     return Held(

@@ -66,13 +66,13 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
         found += [GAP, Block(Kind.ABOUT, f"explained: {address}npudoctor explain {id}")]
     if not result.findings:
         found += [Block(Kind.TITLE, result.title, row.state), Block(Kind.ABOUT, _about(result))]
-        unjudged = list(_unjudged(result))
+        unjudged = list(_unjudged_blocks(result))
         found += [GAP, *unjudged] if unjudged else []
     if progress is not None and progress.stage.value != "open":
         found.insert(2, Block(Kind.ABOUT, progress.text))
     why = diagnosis.check(id)
     if why is not None and why.why and not worth(result):
-        found += [GAP, Block(Kind.HEADING, "Why it matters"), Block(Kind.TEXT, _flowing(why.why))]
+        found += [GAP, Block(Kind.HEADING, "Why it matters"), Block(Kind.TEXT, _reflow(why.why))]
     return found
 
 
@@ -116,12 +116,12 @@ def _evidence(evidence: Evidence) -> Iterator[Block]:
         yield Block(Kind.EXPECTED, evidence.expected or "nothing")
 
 
-def _flowing(text: str) -> str:
+def _reflow(text: str) -> str:
     """Paragraphs without the line breaks of the source."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def _unjudged(result: Result) -> Iterator[Block]:
+def _unjudged_blocks(result: Result) -> Iterator[Block]:
     if result.blocked_by:
         yield Block(Kind.TEXT, "Skipped because this check has an error; fix it first:")
         yield Block(Kind.LINK, result.blocked_by, target=result.blocked_by)

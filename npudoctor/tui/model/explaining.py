@@ -13,7 +13,7 @@ WIDE = 1 << 20
 """Columns of the text: each paragraph is one line, which the screen wraps."""
 
 
-def explained(session: Session, name: str) -> list[tuple[str, str]]:
+def explain_lines(session: Session, name: str) -> list[tuple[str, str]]:
     """The lines of `npudoctor explain NAME`, each with its label; the reason where the name is not known."""
     from npudoctor.explain import documents, topics
     from npudoctor.report import explained as page
@@ -24,10 +24,10 @@ def explained(session: Session, name: str) -> list[tuple[str, str]]:
     except topics.Unknown as problem:
         return [("", visible_lines(str(problem)))]
     text = page.topics(documents.of_topics(found, catalog), no_color=True, width=WIDE)
-    return [_labelled(line) for line in visible_lines(text).splitlines()]
+    return [_split_label(line) for line in visible_lines(text).splitlines()]
 
 
-def _labelled(line: str) -> tuple[str, str]:
+def _split_label(line: str) -> tuple[str, str]:
     """A line of the explanation as its label, with the blanks around it, and its text; a title has no label."""
     from npudoctor.report.explained import LABEL
 

@@ -121,7 +121,7 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
     if checks:
         return made
     asking = [id for id in offered if id not in ids]
-    return replace(made, lines=_visible([*_together(ids, asking), *made.lines]))
+    return replace(made, lines=_visible_lines([*_together(ids, asking), *made.lines]))
 
 
 def _together(ids: Sequence[str], asking: Sequence[str]) -> Iterator[Line]:
@@ -149,7 +149,7 @@ def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[
         refused = "no finding offers a safe fix"
     return Job(
         title=plans[0].fix.id if len(plans) == 1 else f"{len(plans)} fixes" if plans else "Safe fixes",
-        lines=_visible(lines),
+        lines=_visible_lines(lines),
         obstacle=RECORDED if recorded else visible(refused or (barred.reason if barred else "")) or None,
         command=tuple(["sudo", *command] if sudo else command) if plans and not recorded else (),
         sudo=sudo,
@@ -225,11 +225,11 @@ def carry_out(
             )
             for event in events:
                 if isinstance(event, runner.Ended) and event.verification.text:
-                    yield _visible([Line(Kind.NOTE, event.verification.text)])[0]
+                    yield _visible_lines([Line(Kind.NOTE, event.verification.text)])[0]
                 yield _line_of(event)
 
 
-def _visible(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _visible_lines(lines: Iterable[Line]) -> tuple[Line, ...]:
     return all_visible(tuple(lines), visible_lines)
 
 
@@ -322,7 +322,7 @@ def undoing(session: Session, run: Mapping[str, Any]) -> Job:
     return Job(
         title=f"Undo {run['fix']}",
         verb="Undo",
-        lines=_visible(lines),
+        lines=_visible_lines(lines),
         obstacle=obstacle and visible_lines(obstacle),
         undoes=str(run["id"]),
         command=("npudoctor", "undo", str(run["id"])),
@@ -339,7 +339,7 @@ def recovering(runs: Sequence[Mapping[str, Any]]) -> Job:
         lines += [Line(Kind.SAME), Line(Kind.ABOUT, str(run["id"]))]
         lines += [line for preview in run["preview"] for line in diff(preview)]
     command = ("npudoctor", "fix", "--recover")
-    return Job(title="Undo interrupted runs", verb="Undo", lines=_visible(lines), recovers=True, command=command)
+    return Job(title="Undo interrupted runs", verb="Undo", lines=_visible_lines(lines), recovers=True, command=command)
 
 
 def in_terminal(session: Session, argv: Sequence[str]) -> int:

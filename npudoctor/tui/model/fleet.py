@@ -71,12 +71,12 @@ class FleetDiagnosis(Diagnosis):
 
     def show(self, verdict: FleetReport) -> None:
         """Take a verdict."""
-        from npudoctor.fleet.page import found
+        from npudoctor.fleet.page import listed_findings
 
         self.verdict, self.report = verdict, verdict.report
         self.results = {result.check: result for result in verdict.report.results}
         concerned: dict[str, list[tuple[str, Finding]]] = {}
-        for result, finding in found(verdict):
+        for result, finding in listed_findings(verdict):
             for name in finding.params.get("nodes", ()):
                 concerned.setdefault(str(name), []).append((result.check, finding))
         self.cells = tuple(_cell(row, concerned.get(row.name, ())) for row in verdict.nodes)
@@ -199,7 +199,7 @@ def _in_racks(racks: Sequence[tuple[str, int, int]], width: int, step: int) -> L
     columns = max(1, (width + 2) // column)
     deep = -(-len(segments) // columns)
     lines = [[(at // deep * column, segments[at]) for at in range(row, len(segments), deep)] for row in range(deep)]
-    return _placed(lines, step, label)
+    return _place(lines, step, label)
 
 
 def _in_a_block(names: Sequence[str], width: int, step: int) -> Layout:
@@ -208,10 +208,10 @@ def _in_a_block(names: Sequence[str], width: int, step: int) -> Layout:
     most -= most % 8 if most > 8 else 0
     starts = range(0, len(names), most)
     lines = [[(0, Segment(names[at][: label - 1], at, min(most, len(names) - at)))] for at in starts]
-    return _placed(lines, step, label)
+    return _place(lines, step, label)
 
 
-def _placed(lines: Sequence[Sequence[tuple[int, Segment]]], step: int, label: int) -> Layout:
+def _place(lines: Sequence[Sequence[tuple[int, Segment]]], step: int, label: int) -> Layout:
     places = {
         segment.first + number: (row, column + label + number * step)
         for row, segments in enumerate(lines)

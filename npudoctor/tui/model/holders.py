@@ -36,7 +36,7 @@ class Held:
         return all(word in text for word in words.lower().split())
 
 
-def ordered(held: Iterable[Held], order: str, words: str = "") -> list[Held]:
+def order_held(held: Iterable[Held], order: str, words: str = "") -> list[Held]:
     """The processes that contain all words; those with most memory first, or by pid, user or container."""
     keys: dict[str, Any] = {
         "memory": lambda one: (-(one.memory_mb or 0), one.pid),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
-from npudoctor.host.live.safe_files import written
+from npudoctor.host.live.safe_files import open_replacement
 from npudoctor.records import record
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def save(session: Session, report: Report | None, shape: Shape, path: str) -> st
             raise NotSaved("no report yet: wait for the run to end")
         else:
             text = _renderer(shape)(report)
-            with written(place, mode=0o644, replace=False) as file:
+            with open_replacement(place, mode=0o644, replace=False) as file:
                 file.write(text.encode("utf-8", "backslashreplace"))
     except Refused as problem:
         raise NotSaved(problem.reason) from problem
@@ -93,5 +93,5 @@ def _record(session: Session, place: str) -> None:
         recorder = RecordingHost(host)
         for _ in engine.run(session.node.catalog, recorder, session.node.selection, facts=session.node.catalog.probes):
             pass
-    kept, _ = recording_policy.reduced(recorder.notes)
+    kept, _ = recording_policy.reduce_notes(recorder.notes)
     bundle_writer.write_archive(bundle_writer.files_of(kept), place, replace=False)

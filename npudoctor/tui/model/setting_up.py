@@ -90,7 +90,7 @@ def install_words(found: SetupPlan, answers: Answers) -> tuple[str, ...]:
     return (*found.install_words, *confirmed, f"--expect-host={answers.host.strip()}")
 
 
-def lacking(diagnosis: Diagnosis) -> list[str]:
+def lacking_parts(diagnosis: Diagnosis) -> list[str]:
     """Which of driver and CANN are not installed."""
     codes = {finding.code for result in diagnosis.results.values() for finding in result.findings}
     return [name for code, name in _LACKS.items() if code in codes]
@@ -100,7 +100,7 @@ def section(diagnosis: Diagnosis) -> Section | None:
     """The first entry of the overview; None where driver and CANN are installed."""
     if said := _PENDING.get(diagnosis.pending):
         return Section("Start here", (Row(check=ENTRY, title=said, state=State.WAITING, summary=said),))
-    if not (names := lacking(diagnosis)):
+    if not (names := lacking_parts(diagnosis)):
         return None
     said = f"no {' and no '.join(names)} on this node"
     return Section("Start here", (Row(check=ENTRY, title=said, state=State.WAITING, summary=said),))
@@ -124,7 +124,7 @@ def blocks(diagnosis: Diagnosis) -> list[Block]:
             Block(Kind.HEADING, "The same in a shell"),
             Block(Kind.COMMAND, f"npudoctor setup {diagnosis.pending}"),
         ]
-    names = " and no ".join(lacking(diagnosis))
+    names = " and no ".join(lacking_parts(diagnosis))
     text = (
         "npudoctor plans the installation from package files in a folder on this machine: which of them fit this "
         "node, which match each other, the order, and the way back of each step. Nothing is changed before you confirm."
@@ -141,7 +141,7 @@ def blocks(diagnosis: Diagnosis) -> list[Block]:
     ]
 
 
-def completed(typed: str) -> tuple[str, list[str]]:
+def complete_path(typed: str) -> tuple[str, list[str]]:
     """The folder as far as its name is certain, and the folders that begin so, where there are several.
 
     A name with control characters is not offered: it would reach the terminal and the clipboard.

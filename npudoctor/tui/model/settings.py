@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from npudoctor.data import read, to_json
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
-from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
+from npudoctor.host.live.safe_files import Unreadable, make_folders, open_replacement, read_bounded
 from npudoctor.records import record, replace
 from npudoctor.value_rules import Between
 
@@ -47,5 +47,5 @@ def save(settings: Settings) -> None:
     """Write the settings; ignore a home that cannot be written or belongs to another user."""
     with contextlib.suppress(OSError, Refused):
         make_folders(os.path.dirname(path()))
-        with written(path(), ours=True) as file:
+        with open_replacement(path(), ours=True) as file:
             file.write(to_json(settings).encode())

@@ -94,9 +94,9 @@ class SmokeRun:
 
     def take(self, event: Any) -> None:
         """Update the state from an event."""
-        getattr(self, f"_{event.event.replace('-', '_')}", lambda _: None)(event)
+        getattr(self, f"_on_{event.event.replace('-', '_')}", lambda _: None)(event)
 
-    def _planned(self, event: Any) -> None:
+    def _on_planned(self, event: Any) -> None:
         from npudoctor.smoke.events import STAGES
 
         self.state = State.RUNNING
@@ -110,33 +110,33 @@ class SmokeRun:
             place = (one.card or one.device).replace("/chip:", ".")
             self.ranks[one.rank] = Rank(one.rank, place, without)
 
-    def _rank_stage(self, event: Any) -> None:
+    def _on_rank_stage(self, event: Any) -> None:
         rank = self.ranks.get(event.rank, Rank(event.rank))
         stages = {**dict(rank.stages), event.stage: _STATES[event.outcome.value]}
         self.ranks[event.rank] = replace(rank, stages=tuple(stages.items()))
 
-    def _loss(self, event: Any) -> None:
+    def _on_loss(self, event: Any) -> None:
         rank = self.ranks.get(event.rank, Rank(event.rank))
         self.ranks[event.rank] = replace(rank, loss=event.loss, step=event.step)
         if event.loss is not None:
             self.losses.setdefault(event.rank, []).append(event.loss)
 
-    def _bandwidth(self, event: Any) -> None:
+    def _on_bandwidth(self, event: Any) -> None:
         self.bandwidths.append((event.size_bytes, event.bus_gb_s))
 
-    def _rank_failed(self, event: Any) -> None:
+    def _on_rank_failed(self, event: Any) -> None:
         rank = self.ranks.get(event.rank, Rank(event.rank))
         said = event.message or event.last_line or event.signal or event.cause.value
         stages = {**dict(rank.stages), event.stage: State.ERROR}
         self.ranks[event.rank] = replace(rank, failed=said, stages=tuple(stages.items()))
 
-    def _said(self, event: Any) -> None:
+    def _on_said(self, event: Any) -> None:
         self.said.append(event.text)
 
-    def _judged(self, event: Any) -> None:
+    def _on_judged(self, event: Any) -> None:
         self.problems += [f"{about(finding)} ({event.result.check})" for finding in worth(event.result)]
 
-    def _done(self, event: Any) -> None:
+    def _on_done(self, event: Any) -> None:
         from npudoctor.report import smoke
 
         report = self.report = event.report
@@ -145,7 +145,7 @@ class SmokeRun:
         )
         self.headline = f"{self._prefix}{smoke.headline(report)}"
 
-    def stopped(self) -> None:
+    def mark_stopped(self) -> None:
         """Mark the run as stopped by the user."""
         self.state, self.headline = State.SKIPPED, "stopped; all ranks were ended"
 
@@ -188,7 +188,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
             options=node.selection.options,
             fail_on=node.selection.fail_on,
         )
-        events = work.run() if live else _paced(work.played(), stop)
+        events = work.run() if live else _pace(work.played(), stop)
         try:
             for event in events:
                 yield event
@@ -201,7 +201,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
                 close()
 
 
-def _paced(events: Iterator[Any], stop: threading.Event) -> Iterator[Any]:
+def _pace(events: Iterator[Any], stop: threading.Event) -> Iterator[Any]:
     """Replay events in order, but faster."""
     began = time.monotonic()
     for event in events:

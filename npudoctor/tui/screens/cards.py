@@ -91,7 +91,7 @@ class Cards(FilteredScreen):
 
     def _read(self) -> None:
         if not self._series.count:
-            self.doctor.tell(self._series.begin_with, cards.kept(self.doctor.session))
+            self.doctor.tell(self._series.begin_with, cards.read_history(self.doctor.session))
         reading = cards.read(self.doctor.session, self.doctor.diagnosis)
         self.doctor.tell(self._take, reading)
 
@@ -162,7 +162,7 @@ class Cards(FilteredScreen):
         if row is not None:
             pages = cards.pages(self.doctor.session, row)
             room = max(self.size.width - 4, 40)
-            said += chip_lines.about(row, self._series, self._listed(), self._title, pages, room, self._height)
+            said += chip_lines.about(row, self._series, self._held_to_list(), self._title, pages, room, self._height)
         self.query_one("#page", Page).show(said)
         self.refresh_bindings()
 
@@ -183,18 +183,18 @@ class Cards(FilteredScreen):
     def _words(self) -> str:
         return self.query_one("#filter", Input).value
 
-    def _listed(self) -> list[Held]:
+    def _held_to_list(self) -> list[Held]:
         """The processes to list: those of the selected chip, with a filter those of all chips that match."""
         row, rows = self._row, self._reading.rows if self._reading else ()
         if self._words:
-            return holders.ordered((one for each in rows for one in each.held), self._order, self._words)
-        return holders.ordered(row.held if row else (), self._order)
+            return holders.order_held((one for each in rows for one in each.held), self._order, self._words)
+        return holders.order_held(row.held if row else (), self._order)
 
     @property
     def _title(self) -> str:
         row = self._row
         whose = f"of all NPUs with {self._words}" if self._words else f"of {row.chip.subject}" if row else ""
-        return f"Processes {whose}" + (f", by {self._order}" if self._listed() else "")
+        return f"Processes {whose}" + (f", by {self._order}" if self._held_to_list() else "")
 
     # Keys
 
@@ -212,7 +212,9 @@ class Cards(FilteredScreen):
         allowed = super().check_action(action, parameters)
         if action == "sort" and isinstance(self.focused, Input):
             return False  # there it is ordinary input
-        return None if allowed and action == "release" and not (self.query("#chips") and self._listed()) else allowed
+        return (
+            None if allowed and action == "release" and not (self.query("#chips") and self._held_to_list()) else allowed
+        )
 
     def action_sort(self) -> None:
         """The next order of the processes."""
@@ -221,10 +223,10 @@ class Cards(FilteredScreen):
 
     def action_release(self) -> None:
         """Preview the end of the listed processes."""
-        held = self._listed()
+        held = self._held_to_list()
         open_job(self.doctor, lambda: holders.releasing(self.doctor.session, held))
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         """List the processes that match the words."""
         self._show_chip()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.tui.model import copying
-from npudoctor.tui.screens.copy import copied, offer
+from npudoctor.tui.screens.copy import copy_text, offer
 from npudoctor.tui.screens.filtered_screen import FilteredScreen
 from npudoctor.tui.widgets.page import Page
 
@@ -34,7 +34,7 @@ class CheckScreen(FilteredScreen):
 
     def action_copy_one(self, command: str) -> None:
         """Put one command on the clipboard."""
-        copied(self.doctor, command)
+        copy_text(self.doctor, command)
 
     def action_look_at(self, check: str | None) -> None:
         """Go to a check, on the overview."""

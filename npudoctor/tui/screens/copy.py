@@ -26,12 +26,12 @@ LONGEST_NOTICE = 120
 def offer(doctor: DoctorApp, choices: Sequence[Choice]) -> None:
     """Copy the only text, or ask which one."""
     if len(choices) == 1:
-        copied(doctor, choices[0].text)
+        copy_text(doctor, choices[0].text)
     elif choices:
         doctor.push_screen(Copy(choices))
 
 
-def copied(doctor: DoctorApp, text: str) -> None:
+def copy_text(doctor: DoctorApp, text: str) -> None:
     """Put a text on the clipboard; OSC 52 works through SSH, too."""
     doctor.copy_to_clipboard(text)
     lines = text.splitlines()
@@ -61,7 +61,7 @@ class Copy(ModalScreen[None]):
     def _chosen(self, event: OptionList.OptionSelected) -> None:
         doctor = cast("DoctorApp", self.app)
         self.dismiss()
-        copied(doctor, self._choices[event.option_index].text)
+        copy_text(doctor, self._choices[event.option_index].text)
 
 
 def _row(choice: Choice) -> Content:

@@ -67,7 +67,7 @@ class Environment(CheckScreen):
         self._joints = {f"@{joint.name}": joint for joint in self.doctor.node_line.chain}
         listed = self.query_one(OptionList)
         options = [Option(_heading("Versions", "driver to Python"), disabled=True)]
-        options += [Option(_joint(joint), id=key) for key, joint in self._joints.items()]
+        options += [Option(_draw_joint(joint), id=key) for key, joint in self._joints.items()]
         whose = f"of {found.whose.replace('process', 'this process')}" if found.whose else found.reason or ""
         width = min(max((len(row.name) for row in rows if row.problem or row.value is not None), default=0), 24)
         for name, members in environment.sections(rows) or [("Variables", [])]:
@@ -135,7 +135,7 @@ class Environment(CheckScreen):
         self._unset = not self._unset
         self._fill()
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         """Show the rows that match the words."""
         if self._seen is not None:
             self._fill()
@@ -145,7 +145,7 @@ def _heading(name: str, remark: str) -> Content:
     return Content.assemble((name.upper(), "bold $muted"), (f"  {remark}", "$faint"))
 
 
-def _joint(joint: Joint) -> Content:
+def _draw_joint(joint: Joint) -> Content:
     mark = ("✖", "bold $error") if joint.broken else ("↓", "$faint")
     style = "bold $error" if joint.broken else "" if joint.version else "$faint"
     return Content.assemble(mark, (f" {joint.name:<10} ", "$muted"), (joint.version or "not found", style))

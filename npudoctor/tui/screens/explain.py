@@ -47,7 +47,7 @@ class Explain(ModalScreen[None]):
     @on(OptionList.OptionHighlighted)
     def _chosen(self, event: OptionList.OptionHighlighted) -> None:
         name, doctor = self._names[event.option_index], self._doctor
-        doctor.beside(lambda: doctor.tell(self._show, name, explaining.explained(doctor.session, name)))
+        doctor.beside(lambda: doctor.tell(self._show, name, explaining.explain_lines(doctor.session, name)))
 
     def _show(self, name: str, found: Sequence[tuple[str, str]]) -> None:
         if not self.is_attached:

@@ -35,13 +35,13 @@ class FilteredScreen(NodeScreen):
         field.value, field.display = "", False
         self.query_one(self.LIST).focus()
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         """Show the rows that match the words."""
         self.follow()
 
     @on(Input.Changed, "#filter")
     def _words_changed(self) -> None:
-        self.filtered()
+        self.apply_filter()
 
     @on(Input.Submitted, "#filter")
     def _filter_stays(self) -> None:

@@ -193,7 +193,7 @@ class FixDialog(ModalScreen[None]):
         doctor, job = self._doctor, self._job
         for line in fixing.carry_out(doctor.session, job, irreversible=job.word is not None, stream=self._stream):
             doctor.tell(self._tell, line)
-        doctor.tell(self._ended)
+        doctor.tell(self._show_end)
 
     def _stream(self, text: str) -> None:
         """From the thread of the change: what a command prints."""
@@ -219,7 +219,7 @@ class FixDialog(ModalScreen[None]):
         if self.busy and (spent := int(time.monotonic() - self._began)):
             self.query_one(".dialog").border_subtitle = f"in progress · {spent} s"
 
-    def _ended(self) -> None:
+    def _show_end(self) -> None:
         self.busy = False
         self.query_one(".dialog").border_subtitle = "esc closes"
         self.query("#go, #sudo, #word, #copy").set(display=False)

@@ -19,7 +19,7 @@ from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.tui.model import fleet
 from npudoctor.tui.model.diagnosis import Diagnosis, State
 from npudoctor.tui.model.node import NodeLine
-from npudoctor.tui.screens.copy import copied
+from npudoctor.tui.screens.copy import copy_text
 from npudoctor.tui.screens.filtered_screen import FilteredScreen
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.screens.overview import Overview
@@ -309,7 +309,7 @@ class FleetLists(FleetScreen):
     def action_copy_list(self) -> None:
         """Put the list on the clipboard."""
         if text := self._text():
-            copied(self.doctor, text.rstrip("\n"))
+            copy_text(self.doctor, text.rstrip("\n"))
 
 
 class NodeReport(Overview):

@@ -78,7 +78,7 @@ class Follow(ModalScreen[None]):
         doctor.session.must_allow_changes()
         run = doctor.session.node.set_up
         code = run(self._words, lambda line: doctor.tell(self._say, visible(line))) if run is not None else 2
-        doctor.tell(self._ended, code)
+        doctor.tell(self._show_end, code)
 
     def _say(self, line: str) -> None:
         self._lines.append(line)
@@ -100,7 +100,7 @@ class Follow(ModalScreen[None]):
         self.query_one("#lines", Page).show(said)
         self.query_one("#preview", VerticalScroll).scroll_end(animate=False)
 
-    def _ended(self, code: int) -> None:
+    def _show_end(self, code: int) -> None:
         self.code, self.busy, self._drawn = code, False, False
         if not self.is_attached:
             return

@@ -117,10 +117,10 @@ class NodeScreen(Screen[None]):
 
     def action_copy_shown(self) -> None:
         """Put the text as shown on the clipboard."""
-        from npudoctor.tui.screens.copy import copied
+        from npudoctor.tui.screens.copy import copy_text
 
         if pages := self.query(Page):
-            copied(self.doctor, pages.first().plain)
+            copy_text(self.doctor, pages.first().plain)
 
     def action_page(self, way: int) -> None:
         """Scroll the text by a page."""

@@ -151,9 +151,9 @@ class SetUp(ModalScreen[None]):
     def _plan(self) -> None:
         self._asked += 1
         self._show("wait", "Reading the packages and checking this node; a kernel module is built on trial …")
-        self._doctor.beside(partial(self._planned, self._asked, self._answers))
+        self._doctor.beside(partial(self._make_plan, self._asked, self._answers))
 
-    def _planned(self, asked: int, answers: Answers) -> None:
+    def _make_plan(self, asked: int, answers: Answers) -> None:
         """In a thread: the plan, handed to the screen if it still waits for it."""
         doctor = self._doctor
         try:
@@ -245,11 +245,11 @@ class SetUp(ModalScreen[None]):
         doctor = self._doctor
 
         def read() -> None:
-            doctor.tell(self._completed, typed, *setting_up.completed(typed))
+            doctor.tell(self._show_completion, typed, *setting_up.complete_path(typed))
 
         doctor.beside(read)
 
-    def _completed(self, typed: str, path: str, names: list[str]) -> None:
+    def _show_completion(self, typed: str, path: str, names: list[str]) -> None:
         field = self.query_one("#folder", Input)
         if not self.is_attached or field.value != typed:
             return

@@ -127,18 +127,18 @@ class Smoke(NodeScreen):
             for event in smoking.run(self.doctor.session, self._choice, stop):
                 tell(self._take, event)
         except (smoking.CannotSmoke, NoLogin) as why:
-            tell(self._refused, str(why))
-        tell(self._ended)
+            tell(self._show_refusal, str(why))
+        tell(self._show_end)
 
     def _take(self, event: object) -> None:
         self._smoke.take(event)
 
-    def _refused(self, why: str) -> None:
+    def _show_refusal(self, why: str) -> None:
         self._smoke, self._problem = SmokeRun(), why
 
-    def _ended(self) -> None:
+    def _show_end(self) -> None:
         if self._stop is not None and self._stop.is_set():
-            self._smoke.stopped()
+            self._smoke.mark_stopped()
         elif self._smoke.report is not None:
             self.doctor.diagnosis.smoke = self._smoke.report
         self._stop = None

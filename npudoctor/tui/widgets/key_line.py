@@ -24,10 +24,10 @@ class KeyLine(Widget):
 
     def on_mount(self) -> None:
         """Follow the active keys."""
-        self.screen.bindings_updated_signal.subscribe(self, self._changed)
-        self._changed(self.screen)
+        self.screen.bindings_updated_signal.subscribe(self, self._redraw_for)
+        self._redraw_for(self.screen)
 
-    def _changed(self, screen: Screen[object]) -> None:
+    def _redraw_for(self, screen: Screen[object]) -> None:
         parts = self._keys(screen)
         if [(one.plain, able) for one, able in parts] != [(one.plain, able) for one, able in self._parts]:
             self._parts = parts

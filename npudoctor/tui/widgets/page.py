@@ -33,17 +33,17 @@ class Page(Widget):
 
     def show(self, paragraphs: Sequence[Paragraph]) -> None:
         """Replace the paragraphs."""
-        if _compared(paragraphs) == _compared(self._paragraphs):
+        if _with_styles(paragraphs) == _with_styles(self._paragraphs):
             return
         width = self.content_size.width
-        before = self._wrapped(width)
+        before = self._wrap_all(width)
         self._paragraphs = tuple(paragraphs)
         self._lines = {}
-        after = self._wrapped(width)
+        after = self._wrap_all(width)
         if len(after) != len(before):
             self.refresh(layout=True)  # a new layout draws the whole screen anew
         elif changed := [
-            one for row, lines in enumerate(zip(before, after, strict=True)) for one in _changed(row, *lines)
+            one for row, lines in enumerate(zip(before, after, strict=True)) for one in _changed_regions(row, *lines)
         ]:
             self.refresh(*changed)
 
@@ -55,13 +55,13 @@ class Page(Widget):
 
     def render(self) -> Content:
         """The lines at the present width."""
-        return Content("\n").join(self._wrapped(self.content_size.width))
+        return Content("\n").join(self._wrap_all(self.content_size.width))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """How many lines there are at a width."""
-        return len(self._wrapped(width))
+        return len(self._wrap_all(width))
 
-    def _wrapped(self, width: int) -> list[Content]:
+    def _wrap_all(self, width: int) -> list[Content]:
         if width not in self._lines:
             self._lines = {width: [line for one in self._paragraphs for line in _lines(one, max(width, 8))]}
         return self._lines[width]
@@ -71,20 +71,20 @@ def _lines(paragraph: Paragraph, width: int) -> list[Content]:
     lead, rest = Content.from_text(paragraph.lead, markup=False), Content.from_text(paragraph.rest, markup=False)
     room = max(width - max(lead.cell_length, rest.cell_length), 4)
     if paragraph.fold:
-        pieces = [piece for line in paragraph.content.split("\n") for piece in _folded(line, room)]
+        pieces = [piece for line in paragraph.content.split("\n") for piece in _fold(line, room)]
     else:
-        pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in _wrapped(line, room)]
+        pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in _wrap(line, room)]
     return [(lead if number == 0 else rest) + piece.rstrip() for number, piece in enumerate(pieces)] or [lead]
 
 
-def _compared(paragraphs: Sequence[Paragraph]) -> list[object]:
+def _with_styles(paragraphs: Sequence[Paragraph]) -> list[object]:
     """Paragraphs with their styles, which Content leaves out of a comparison."""
     return [(one, one.content.spans, getattr(one.lead, "spans", ())) for one in paragraphs]
 
 
-def _changed(row: int, old: Content, new: Content) -> list[Region]:
+def _changed_regions(row: int, old: Content, new: Content) -> list[Region]:
     """The part of a line that differs; a terminal that is far away gets no more."""
-    before, after = _styled(old), _styled(new)
+    before, after = _letter_styles(old), _letter_styles(new)
     if before == after:
         return []
     same = next(
@@ -97,7 +97,7 @@ def _changed(row: int, old: Content, new: Content) -> list[Region]:
     return [Region(begin, row, max(end - begin, 1), 1)]
 
 
-def _styled(line: Content) -> list[tuple[str, ...]]:
+def _letter_styles(line: Content) -> list[tuple[str, ...]]:
     """Each letter with its styles."""
     letters: list[tuple[str, ...]] = [(letter,) for letter in line.plain]
     for span in line.spans:
@@ -106,12 +106,12 @@ def _styled(line: Content) -> list[tuple[str, ...]]:
     return letters
 
 
-def _wrapped(line: Content, room: int) -> list[Content]:
+def _wrap(line: Content, room: int) -> list[Content]:
     too_long = any(len(word) > room for word in line.plain.split(" "))
-    return _folded(line, room) if too_long else list(line.wrap(room))
+    return _fold(line, room) if too_long else list(line.wrap(room))
 
 
-def _folded(line: Content, room: int) -> list[Content]:
+def _fold(line: Content, room: int) -> list[Content]:
     """Break between words; within a word only where it does not fit on one line."""
     pieces = []
     while line.cell_length > room:

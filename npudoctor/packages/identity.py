@@ -49,7 +49,7 @@ class Said:
     accepts: str | None = None
 
 
-def combined(path: str, named: Named | None, header: Header | None, size: int) -> Package | OtherFile:
+def combine(path: str, named: Named | None, header: Header | None, size: int) -> Package | OtherFile:
     """The package at a path, or what the file is instead."""
     name = posixpath.basename(path)
     said = _read_header(header) if header is not None else Said()
