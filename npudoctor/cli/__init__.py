@@ -113,7 +113,7 @@ def _as_protocol(words: Sequence[str], problem: str) -> int | None:
     for name in ("nagios", "npd"):
         if ("--format", name) in itertools.pairwise(asked):
             protocol = importlib.import_module(f"npudoctor.report.{name}")
-            write(protocol.unknown(problem))
+            write(protocol.render_unknown(problem))
             return int(protocol.UNKNOWN)
     return None
 
