@@ -104,6 +104,77 @@ LABELS = {
 }
 """Labels of the terminal interface that were found unclear, with the ones that are used."""
 
+BARE = re.compile(
+    r"_*([a-z]*[^\W_e]ed|[a-z]*(?:given|known|shown|taken|written|chosen|broken|hidden|seen|held|kept|lost|made|meant|torn)"
+    r"|begun|built|done|drawn|found|frozen|gone|left|ran|said|sent|told|wrong"
+    r"|absent|absolute|active|alike|alive|busy|compatible|dead|different|distinct|dynamic|exact|failing|fatal|finite|flat"
+    r"|fresh|healthy|unhealthy|idle|inner|invalid|lacking|living|missing|normal|pending|positive|quiet|readable|remaining"
+    r"|removable|safe|sick|silent|unlike|usable|visible|writable)_*"
+)
+"""A participle or adjective as the whole name of a function, which does not say what the function does or gives."""
+NAMED_BY_OTHERS = {
+    "readable": "the standard library's io asks for it",
+}
+"""Functions whose name is a contract, with the reason."""
+DECORATORS_OF_NOUNS = {"property", "cached_property", "computed_field", "setter", "check", "fix", "probe", "on"}
+"""Properties, checks, fixes and facts are named as what they are; Textual calls handlers by their decorator."""
+NAMED_BEFORE = {
+    "fixes/_containerd.py": "_parsed",
+    "npudoctor/cli/case_page.py": "_exported",
+    "npudoctor/cli/fix.py": "safe",
+    "npudoctor/cli/node.py": "opened",
+    "npudoctor/cli/setup.py": "_confirmed remaining",
+    "npudoctor/cli/setup_install.py": "asked opened resumed",
+    "npudoctor/cli/setup_plan.py": "asked",
+    "npudoctor/config.py": "silenced",
+    "npudoctor/control_characters.py": "visible",
+    "npudoctor/daemon/timetable.py": "changed ended",
+    "npudoctor/daemon/worker.py": "_opened known",
+    "npudoctor/data.py": "_annotated _unknown _written _wrong fitted",
+    "npudoctor/engine.py": "_crashed _ended _known _skipped _unknown",
+    "npudoctor/explain/advice.py": "withheld",
+    "npudoctor/explain/patterns.py": "_needed",
+    "npudoctor/explain/scan.py": "_unlike",
+    "npudoctor/facts/cann/libraries.py": "named",
+    "npudoctor/facts/dcmi/answer.py": "asked",
+    "npudoctor/facts/network/interfaces.py": "named",
+    "npudoctor/fixer/control.py": "_named locked",
+    "npudoctor/fixer/journal.py": "kept unfinished",
+    "npudoctor/fleet/checks/_shared.py": "repeated shown",
+    "npudoctor/fleet/checks/network.py": "misplaced",
+    "npudoctor/fleet/gather.py": "stored",
+    "npudoctor/fleet/line.py": "packed",
+    "npudoctor/fleet/sim.py": "_swapped merged",
+    "npudoctor/fleet/store.py": "asked expected",
+    "npudoctor/host/__init__.py": "fresh",
+    "npudoctor/host/apart.py": "fresh",
+    "npudoctor/host/hold.py": "ignored",
+    "npudoctor/host/live/local.py": "fresh",
+    "npudoctor/host/live/rooted.py": "fresh",
+    "npudoctor/host/recording/bundle_reader.py": "missing",
+    "npudoctor/host/recording/recorded_node.py": "fresh",
+    "npudoctor/host/shortage.py": "exhausted",
+    "npudoctor/host/simulated/host.py": "fresh",
+    "npudoctor/installing/undoing.py": "planned",
+    "npudoctor/knowledge/tables/codes.py": "spelled",
+    "npudoctor/knowledge/tables/hardware.py": "expected",
+    "npudoctor/knowledge/tables/install.py": "named",
+    "npudoctor/privacy/command_lines.py": "reduced",
+    "npudoctor/privacy/credentials.py": "masked",
+    "npudoctor/records.py": "_compared _remade",
+    "npudoctor/sim/target.py": "_completed",
+    "npudoctor/smoke/coverage.py": "completed unhealthy",
+    "npudoctor/smoke/launch.py": "_left",
+    "npudoctor/smoke/session.py": "_absent _explained played",
+    "npudoctor/steps/__init__.py": "streamed",
+    "npudoctor/steps/files.py": "unified",
+    "npudoctor/steps/units.py": "_active _enabled _wanted",
+    "npudoctor/tui/model/session.py": "known",
+    "npudoctor/tui/model/settings.py": "changed",
+    "npudoctor/tui/palette.py": "_known",
+}
+"""Functions that were named before this rule, by file: they get other names, and no new one comes."""
+
 
 # The rules
 
@@ -207,6 +278,15 @@ def bindings() -> Iterator[tuple[str, str]]:
                     yield path.name, str(label.value)
 
 
+def bare_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The functions that are named by a participle or an adjective alone, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and BARE.fullmatch(node.name):
+            decorators = {ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in node.decorator_list}
+            if not decorators & DECORATORS_OF_NOUNS:
+                yield node.lineno, node.name
+
+
 # The tests
 
 
@@ -269,6 +349,16 @@ def test_every_label_is_short_and_clear() -> None:
 def test_every_page_that_is_named_exists() -> None:
     texts = [(path, path.read_text(encoding="utf-8", errors="replace")) for path in (*sources(), *pages())]
     wrong = [f"{path.relative_to(ROOT)}: {page}" for path, text in texts for page in dead_references(text, path.parent)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_function_is_named_by_a_verb_or_by_what_it_gives() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sources()
+        for line, name in bare_names(parsed(path))
+        if name not in NAMED_BY_OTHERS and name not in NAMED_BEFORE.get(path.relative_to(ROOT).as_posix(), "").split()
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -353,3 +443,18 @@ def test_texts_are_found_in_every_form(tmp_path: Path) -> None:
     )
     assert {text for _, text in texts_of(source)} >= {"A doc string.", "a {} b", "# a comment here", "two halves"}
     assert is_prose("one text") and not is_prose("word") and not is_prose(r"\bone text")
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def _named(): ...", ["_named"]),
+        ("class Run:\n    def kept(self): ...", ["kept"]),
+        ("def outer():\n    def unknown(): ...", ["unknown"]),
+        ("class Run:\n    @property\n    def kept(self): ...", []),
+        ("@probe\ndef installed(): ...", []),
+        ("def need(): ...\ndef is_named(): ...\ndef read_kept(): ...\ndef table(): ...", []),
+    ],
+)
+def test_a_bare_participle_is_no_name_of_a_function(source: str, names: list[str]) -> None:
+    assert [name for _, name in bare_names(ast.parse(source))] == names
