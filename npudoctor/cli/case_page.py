@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from npudoctor.cli.output import say
 from npudoctor.control_characters import visible
 from npudoctor.findings import Report
-from npudoctor.host import Host, MutableHost, Unavailable
+from npudoctor.host import Host, Unavailable, is_mutable
 from npudoctor.host.recording.recorder import RecordingHost
 from npudoctor.steps.files import untrusted_writer
 
@@ -87,7 +87,7 @@ def device_logs(host: Host, place: str, *, wanted: bool) -> str:
 
 
 def _exported(host: Host, tool: str, folder: str) -> str:
-    assert isinstance(host, MutableHost)
+    assert is_mutable(host)
     folder = os.path.realpath(folder)
     try:
         if os.geteuid() == 0 and (other := _changed_by_others(os.path.dirname(folder))):
@@ -107,7 +107,7 @@ def _exported(host: Host, tool: str, folder: str) -> str:
         return f"{TOOL} did not end within {LIMIT_S} s; what it has exported is in {folder} ({size >> 20} MiB)\n"
     if done.returncode:
         last = next(reversed((done.stderr or done.stdout).split("\n")[-2:-1]), "")
-        return f"{TOOL} ended with {done.returncode}: {visible(last[:200])}; see {folder}\n"
+        return f"{TOOL} ended with {done.returncode}{': ' * bool(last)}{visible(last[:200])}; see {folder}\n"
     return f"Device logs are in {folder} ({size >> 20} MiB); they are as the NPUs have them, without pseudonyms\n"
 
 

@@ -20,7 +20,7 @@ from npudoctor.fixer.events import in_one_line
 from npudoctor.fixer.journal import Journal
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.fixer.runner import Begun, Ended, Event, Outcome, Proving, StepBegun, Undoing
-from npudoctor.host import Host, MutableHost, Refused
+from npudoctor.host import Host, MutableHost, Refused, is_mutable
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Effect, Risk
 
@@ -57,7 +57,7 @@ def changeable(host: Host) -> MutableHost:
     """The host with write access; raises Refused for recordings and other stand-ins."""
     if host.about.source == "bundle":
         raise Refused("recordings are read-only; run this on the node itself")
-    if not isinstance(host, MutableHost):
+    if not is_mutable(host):
         raise Refused("a node below --root is read-only; run this on the node itself, without --root")
     return host
 
@@ -120,7 +120,7 @@ def join_ids(ids: Sequence[str]) -> str:
 
 def made_good(host: Host, args: argparse.Namespace) -> int | None:
     """Undo interrupted runs first, after confirmation; the exit code where they stay, None to continue."""
-    if host.about.source == "bundle" or not isinstance(host, MutableHost):
+    if host.about.source == "bundle" or not is_mutable(host):
         return None
     try:
         left = Journal(host, args.state).cut_off()

@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for raw, one in zip(runs, all_visible(runs), strict=True):
         write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
+        if one["why"]:
+            write(f"    reason: {one['why']}\n")
         for preview in raw["preview"]:
             write(f"    {visible(in_one_line(preview))}\n")
         if said := progress.stage_clause(one) or one["reason"]:

@@ -38,7 +38,7 @@ from npudoctor.findings import Finding, Report, Severity
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
-from npudoctor.host import Host, MutableHost, Refused, Unavailable
+from npudoctor.host import Host, Refused, Unavailable, is_mutable
 from npudoctor.plugins import Catalog
 from npudoctor.report.text import fix_command
 from npudoctor.sdk import Options
@@ -98,7 +98,7 @@ class Setup:
 
     def _turn(self) -> None:
         """Re-check, with the variables of a fresh login shell where they can be read."""
-        if isinstance(self.host, MutableHost):
+        if is_mutable(self.host):
             self.host = fresh = self.host.fresh()
             with contextlib.suppress(Unavailable):
                 there = fresh.after_login()

@@ -9,7 +9,7 @@ from npudoctor.cli.output import write
 from npudoctor.control_characters import visible
 from npudoctor.fixer import control
 from npudoctor.fixer.journal import OF_INSTALLATION, RUNNING, Journal
-from npudoctor.host import Host, MutableHost, Refused
+from npudoctor.host import Host, Refused, is_mutable
 from npudoctor.installing import undoing
 
 
@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def is_installation(host: Host, args: argparse.Namespace) -> bool:
     """Whether the run that is named has installed driver or firmware, and has ended."""
-    if args.run_id is None or host.about.source != "live" or not isinstance(host, MutableHost):
+    if args.run_id is None or host.about.source != "live" or not is_mutable(host):
         return False
     journal = Journal(host, args.state)
     status = journal.status(args.run_id) if args.run_id in journal.runs() else None

@@ -26,7 +26,7 @@ from npudoctor.daemon.timetable import RunKind
 from npudoctor.data import to_json
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.runner import Outcome
-from npudoctor.host import Host, MutableHost
+from npudoctor.host import Host, is_mutable
 from npudoctor.host import Refused as FixRefused
 from npudoctor.host.live import reader
 from npudoctor.host.live.local import LocalHost
@@ -74,7 +74,7 @@ class Worker:
         if fix is None or fix.risk is not Risk.SAFE:
             return None
         host = self._host = self._opened(site, RunKind.QUICK)
-        if not isinstance(host, MutableHost):
+        if not is_mutable(host):
             return None
         try:
             planned = plan.make(self.catalog, host.fresh(), plan.Request(id), site.options)
@@ -108,7 +108,7 @@ class Worker:
     def _opened(self, site: Site, kind: RunKind) -> Host:
         """The node without cached answers; the login environment is read again with every standard run."""
         host = self._host
-        if isinstance(host, MutableHost) and (kind is not RunKind.STANDARD or host.about.source != "live"):
+        if is_mutable(host) and (kind is not RunKind.STANDARD or host.about.source != "live"):
             return host.fresh()
         self._node.close()
         return self._node.enter_context(self._open_host(site))

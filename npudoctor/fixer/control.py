@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 from npudoctor import clock
 from npudoctor.fixer import messages
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Host, Refused, Unavailable, hold
+from npudoctor.host import Host, Refused, Unavailable, hold, real_path
 from npudoctor.host.live import audit
+from npudoctor.host.live.measures import NETWORK_FILESYSTEMS
 from npudoctor.sdk import Options
 from npudoctor.steps import Step
 
 if TYPE_CHECKING:
     from npudoctor.fixer.plan import FixPlan
-
-NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "cifs", "smb3", "ceph", "beegfs", "glusterfs", "fuse.glusterfs", "9p")
-"""File systems of mount(8) that several nodes share."""
 
 
 def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
@@ -87,20 +85,23 @@ def ignored_hold(host: Host) -> tuple[str, ...]:
 
 
 def on_network(host: Host, steps: Iterable[Step]) -> tuple[str, ...]:
-    """A note for each file that several nodes share: the change reaches all of them."""
+    """A note for each file system that several nodes share: a change of its files reaches all of them."""
     try:
         rows = [line.split(" ") for line in host.read("/proc/self/mounts").splitlines()]
     except Unavailable:
         return ()
     kinds = {row[1]: row[2] for row in rows if len(row) > 2}
-    notes = []
+    shared: dict[str, list[str]] = {}
     for path in dict.fromkeys(path for step in steps if (path := getattr(step, "path", ""))):
-        place = path
+        place = real_path(host, path)
         while place not in kinds and place not in ("", "/"):
             place = posixpath.dirname(place)
-        if (kind := kinds.get(place, "")) in NETWORK:
-            notes.append(messages.ON_NETWORK.text(path=path, kind=kind))
-    return tuple(notes)
+        if kinds.get(place) in NETWORK_FILESYSTEMS:
+            shared.setdefault(place, []).append(path)
+    return tuple(
+        messages.ON_NETWORK.text(paths=", ".join(paths), kind=kinds[place], place=place)
+        for place, paths in shared.items()
+    )
 
 
 def log(journal: Journal, run: str, what: str, told: str) -> None:

@@ -46,7 +46,9 @@ ON_HOLD = Sentence("this node is on hold: {reason}")
 FROZEN = Sentence("changes are frozen on this node: {reason}")
 WINDOW_CLOSED = Sentence("changes are allowed in the window {window} only")
 REASON_REQUIRED = Sentence("this site requires a reason for every change")
-ON_NETWORK = Sentence("{path} is on a network file system ({kind}): the change reaches every node that mounts it")
+ON_NETWORK = Sentence(
+    "{paths} on a network file system ({kind} at {place}): the change reaches every node that mounts it"
+)
 LOGGED = Sentence("{what} {fix}, run {run}, by {by}{origin}: {reason}")
 FROM = Sentence(" from {origin}")
 NO_REASON = Sentence("no reason given")

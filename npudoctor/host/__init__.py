@@ -12,7 +12,7 @@ import posixpath
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from npudoctor.reasons import Because as Because
 from npudoctor.records import record
@@ -48,10 +48,8 @@ class Unavailable(Exception):
         reported_by: str | None = None,
     ) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.because = because
-        self.blocked_by = blocked_by
-        self.reported_by = reported_by
+        self.reason, self.because = reason, because
+        self.blocked_by, self.reported_by = blocked_by, reported_by
 
 
 class NotApplicable(Unavailable):
@@ -68,8 +66,7 @@ class ParseError(ValueError):
         where = f" (line {line_number}: {line.strip()[:80]!r})" if line_number and line is not None else ""
         super().__init__(problem + where)
         self.problem = problem
-        self.line_number = line_number
-        self.line = line
+        self.line_number, self.line = line_number, line
 
 
 class Refused(Exception):
@@ -77,8 +74,7 @@ class Refused(Exception):
 
     def __init__(self, reason: str, *, instead: str | None = None) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.instead = instead
+        self.reason, self.instead = reason, instead
 
 
 class BundleError(ValueError):
@@ -366,6 +362,11 @@ def ask_each(
     return [answers[number] for number in range(len(commands))]
 
 
+def is_mutable(host: object) -> TypeGuard[MutableHost]:
+    """Whether the host can be changed; isinstance would read its properties, and one of an unknown login raises."""
+    return hasattr(type(host), "write_file")
+
+
 def real_path(host: Host, path: str) -> str:
     """The path with every symbolic link in it followed, as the node would."""
     return host.real_path(path)
@@ -393,6 +394,7 @@ __all__ = [
     "User",
     "ask_each",
     "command_key",
+    "is_mutable",
     "real_path",
     "run_each",
 ]

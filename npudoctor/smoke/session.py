@@ -22,7 +22,7 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.findings import HostSummary, Result, Severity, Verdict, count, judge
-from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable, hands_off
+from npudoctor.host import Because, Host, ParseError, Unavailable, hands_off, is_mutable
 from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
@@ -105,7 +105,7 @@ class Session:
         if sample is not None and (usual := history.usual_bus_gb_s(made.planned, folder)) is not None:
             yield (known := Measured(at_s=ended.at_s, name="earlier-bus-gb-s", value=usual))
             seen.append(known)
-        again = self._health(self.host.fresh()) if sample is not None and isinstance(self.host, MutableHost) else ()
+        again = self._health(self.host.fresh()) if sample is not None and is_mutable(self.host) else ()
         sick = coverage.unhealthy(made.planned, found.health, again)
         report = yield from self._judging(started_at, seen, sick)
         if sample is not None and not sick and judge(report.results, fail_on=self.fail_on)[1] == 0:
@@ -202,7 +202,7 @@ class Session:
 
     def _sample(self) -> dict[str, tuple[float, tuple[int, ...]]]:
         """The current memory use of each chip in MB, and its processes; empty where npu-smi has no data."""
-        if not isinstance(self.host, MutableHost):
+        if not is_mutable(self.host):
             return {}
         try:
             done = self.host.run_streaming(["npu-smi", "info"], timeout=self.options.tool_timeout_s)

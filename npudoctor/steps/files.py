@@ -6,7 +6,7 @@ import posixpath
 import stat
 from collections.abc import Iterator
 
-from npudoctor.host import Host, MutableHost, Unavailable, real_path
+from npudoctor.host import Host, MutableHost, Unavailable, is_mutable, real_path
 from npudoctor.host.live.trust import foreign_writer
 from npudoctor.privacy.credentials import masked
 from npudoctor.records import record
@@ -232,7 +232,7 @@ def _as_it_is(host: Host, path: str) -> WriteFile:
 def metadata_of(host: Host, path: str) -> FileMetadata:
     """The metadata of a file as it is now."""
     found = host.stat(path)
-    there = host.attributes(real_path(host, path)) if isinstance(host, MutableHost) else {}
+    there = host.attributes(real_path(host, path)) if is_mutable(host) else {}
     attributes = tuple((name, value.decode("latin-1")) for name, value in sorted(there.items()))
     return FileMetadata(mode=found.mode, uid=found.uid, gid=found.gid, attributes=attributes)
 
@@ -255,7 +255,7 @@ def obstacle_to(host: Host, path: str) -> Obstacle | None:
 
 def _shared_folder(host: Host, path: str) -> str | None:
     """A folder on the way in which everybody could put the next part, because it is not there or not root's."""
-    if not isinstance(host, MutableHost):
+    if not is_mutable(host):
         return None
     parts = path.split("/")
     for count in range(1, len(parts)):
@@ -270,10 +270,10 @@ def _shared_folder(host: Host, path: str) -> str | None:
 
 def untrusted_writer(host: Host, path: str, *, only_root: bool = False) -> str | None:
     """Who besides root (and this user) could change a path or where it leads, as a clause; None if no one could."""
-    if not isinstance(host, MutableHost) and (host.about.source != "live" or host.rooted):
+    if not is_mutable(host) and (host.about.source != "live" or host.rooted):
         return None  # a check asks this machine through a host that cannot change it: that is judged, too
     users, groups = ((), ()) if only_root or host.user.uid == 0 else ((host.user.uid,), (host.user.gid,))
-    if isinstance(host, MutableHost) and host.rooted:
+    if is_mutable(host) and host.rooted:
         writer = foreign_writer(path, look=host.link_stat, read_link=host.read_link, users=users, groups=groups)
     else:
         writer = foreign_writer(path, users=users, groups=groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npudoctor.host import Host, MutableHost, Unavailable
+from npudoctor.host import Host, MutableHost, Unavailable, is_mutable
 from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, streamed
 from npudoctor.steps.files import FileMetadata, RemoveFile, WriteFile, metadata_of, obstacle_to, unified
@@ -126,7 +126,7 @@ def _words(enabled: bool, active: bool | None) -> str:
 
 def _status(host: Host, *words: str) -> str:
     """What systemctl says now; a host that can be changed remembers answers, and is asked anew."""
-    ask = host.run_streaming if isinstance(host, MutableHost) else host.run
+    ask = host.run_streaming if is_mutable(host) else host.run
     try:
         return str(ask(("systemctl", *words), timeout=10.0).stdout).strip()
     except Unavailable:

@@ -113,6 +113,8 @@ def test_a_reason_is_kept_with_who_asked_and_what_ran(
     [one] = json.loads(capsys.readouterr().out)
     assert (one["why"], one["host"], one["reason"]) == ("CHG-42", kept.about.hostname, "applied and verified")
     assert {"login", "sudo_user", "origin", "machine_id"} <= set(one)
+    assert main(["history", *NODE]) == 0
+    assert "    reason: CHG-42\n" in capsys.readouterr().out
 
 
 def test_undo_is_allowed_in_a_freeze(kept: Any, tmp_path: Path) -> None:
@@ -241,10 +243,13 @@ def test_a_refusal_names_the_run_that_holds_the_lock(kept: Any, monkeypatch: pyt
 
 
 def test_a_file_on_a_network_file_system_is_said() -> None:
-    host = FakeHost(files={"/proc/self/mounts": "/dev/sda1 / ext4 rw 0 0\nfiler:/home /home nfs4 rw 0 0\n"})
-    steps = [WriteFile(path, "x") for path in ("/home/a/.bashrc", "/etc/sysctl.d/x.conf")]
+    mounts = "/dev/sda1 / ext4 rw 0 0\nfiler:/home /export/home nfs4 rw 0 0\nmeta:9421 /data fuse.juicefs rw 0 0\n"
+    host = FakeHost(files={"/proc/self/mounts": mounts}, links={"/home": "/export/home"})
+    steps = [WriteFile(path, "x") for path in ("/home/a/.bashrc", "/export/home/a/.profile", "/etc/sysctl.d/x.conf")]
     [note] = control.on_network(host, steps)
-    assert note.startswith("/home/a/.bashrc is on a network file system (nfs4)")
+    assert note.startswith("/home/a/.bashrc, /export/home/a/.profile on a network file system (nfs4 at /export/home)")
+    [note] = control.on_network(host, [WriteFile("/data/env.sh", "x")])
+    assert "(fuse.juicefs at /data)" in note
     assert control.on_network(FakeHost(files={}), steps) == ()
 
 

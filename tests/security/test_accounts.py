@@ -171,6 +171,18 @@ def test_the_environment_of_an_unknown_login_is_unavailable(silent: list[int]) -
     assert variables.because is Because.TIMED_OUT
 
 
+def test_a_login_that_fails_is_no_internal_error_of_a_fix(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any) -> None:
+        raise Unavailable("no job environment: the login shell of dora failed", because=Because.FAILED)
+
+    monkeypatch.setattr(job_environment, "_login", fails)
+    login = f"login:{accounts.user_name(os.geteuid())}"
+    assert main(["fix", "hccl.reserve-ports", "--dry-run", "--environment", login, "--state", str(tmp_path)]) != 4
+    assert "internal error" not in capsys.readouterr().err
+
+
 def test_threads_that_are_refused_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

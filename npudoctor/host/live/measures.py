@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from npudoctor.host.live.local import LocalHost
 
 NETWORK_FILESYSTEMS = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "9p", "glusterfs", "afs", "dpc"}
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "beegfs", "9p", "glusterfs", "afs", "dpc"),
+        *("fuse.glusterfs", "fuse.juicefs", "fuse.ceph-fuse", "fuse.sshfs"),
+    }
 )
 """Their server may be gone, and then asking for their size hangs; they are listed without sizes."""
 

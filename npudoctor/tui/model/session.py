@@ -115,7 +115,7 @@ class Session:
     @contextlib.contextmanager
     def judging(self) -> Iterator[Host]:
         """The opened node in the environment that is judged; raises NoLogin where that of a login is unknown."""
-        from npudoctor.host import MutableHost, Unavailable
+        from npudoctor.host import Unavailable, is_mutable
 
         problem = "a recording has the environment variables of one moment"
         with self.looking() as host:
@@ -123,7 +123,7 @@ class Session:
                 yield host
                 return
             try:
-                if host.about.source == "bundle" or not isinstance(host, MutableHost):
+                if host.about.source == "bundle" or not is_mutable(host):
                     raise Unavailable(problem)
                 there = host.after_login()
                 _ = there.environ
