@@ -332,3 +332,15 @@ def test_a_kernel_without_numa_leaves_the_cards_on_the_bus_known(tmp_path: Path)
     assert [(row["slot"], row["numa_node"], row["driver"]) for row in found] == [
         ("0000:01:00.0", -1, None), ("0000:c1:00.0", 3, None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environment", "options"), [("process", "ro"), ("login:alice", "rw"), ("pid:7", "rw,noatime"), ("pid:8", "ro")]
+)
+def test_the_mount_table_is_that_of_whose_environment_is_judged(tmp_path: Path, environment: str, options: str) -> None:
+    for name, said in (("", "ro"), ("1/", "rw"), ("7/", "rw,noatime")):
+        path = tmp_path / "proc" / name / "mounts"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"/dev/sda1 / ext4 {said} 0 0\n", encoding="utf-8")
+    mounts = LocalHost(root=str(tmp_path), environment=environment).measure("mounts")
+    assert [row["options"] for row in mounts] == [options]
