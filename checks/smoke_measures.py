@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from npudoctor import knowledge
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.smoke import SmokeRun
 from npudoctor.sdk import Evidence, Finding, NotApplicable, Unavailable, check
 
@@ -165,8 +166,18 @@ def efficiency_of(run: SmokeRun) -> float | None:
     return alone / max(together.values()) if alone and together else None
 
 
-@check("smoke.memory-seen", tags=("smoke",), profile="full", after=("smoke.rendezvous", "smoke.training"))
-def every_card_takes_part(run: SmokeRun) -> Iterator[Finding]:
+WHY_NOT_TESTED = ("npu.health", "npu.count", "npu.ecc", "npu.temperature", "npu.processes", "env.visible-devices")
+"""Checks that tell why an NPU takes no part."""
+
+
+@check(
+    "smoke.memory-seen",
+    tags=("smoke",),
+    profile="full",
+    after=("smoke.rendezvous", "smoke.training"),
+    explained_by=WHY_NOT_TESTED,
+)
+def every_card_takes_part(run: SmokeRun, chips: Chips | None) -> Iterator[Finding]:
     """Memory in use on every NPU of the run.
 
     A rank on the wrong NPU, or a job that runs on one NPU of eight, is visible here and nowhere else.
@@ -174,6 +185,9 @@ def every_card_takes_part(run: SmokeRun) -> Iterator[Finding]:
     yield from judge_stage(run, "memory-seen")
     if not run.card_memory:
         raise Unavailable(messages.NPU_SMI_SILENT.text())
+    for chip in chips.chips if chips else ():
+        if chip.subject not in run.cards.values():
+            yield messages.NOT_TESTED.finding(subject=chip.subject, symptom=True, commands=("npudoctor smoke",))
     for rank, card in sorted(run.cards.items()):
         before, during = run.card_memory.get(card, (None, None))
         if during is None or before is None:

@@ -244,6 +244,13 @@ OTHER_NPU = Message(
     severity=Severity.WARNING,
 )
 PROCESS_ROW = Sentence("npu-smi info, process {pid}")
+NOT_TESTED = Message(
+    "smoke.memory-seen/not-tested",
+    severity=Severity.INFO,
+    summary="NPU not part of the smoke run",
+    detail="An NPU that a check calls unhealthy, that a process holds or that a variable hides takes no part.",
+    hint="`npudoctor smoke` names the reason.",
+)
 NO_MEMORY = Message(
     "smoke.memory-seen/no-memory",
     summary="npu-smi shows no memory in use on {subject} while rank {rank} trained on it",

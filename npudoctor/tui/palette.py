@@ -13,10 +13,9 @@ from textual.command import Hit, Hits, Provider
 from textual.screen import Screen
 
 from npudoctor.tui import themes
-from npudoctor.tui.model import environment
+from npudoctor.tui.model import environment, explaining
 
 if TYPE_CHECKING:
-    from npudoctor.plugins import Catalog
     from npudoctor.tui.app import DoctorApp
 
 EVIDENCE_LETTERS = 200
@@ -30,17 +29,8 @@ class Codes(Provider):
         """One entry where the code is known."""
         app, name = cast("DoctorApp", self.app), query.strip()
         spelled_like_one = name.isalnum() and not name.isalpha() and name.upper() not in app.diagnosis.codes()
-        if spelled_like_one and await asyncio.to_thread(_known, name, app.session.node.catalog):
+        if spelled_like_one and await asyncio.to_thread(explaining.is_known, app.session, name):
             yield Hit(1, f"explain {name}", partial(app.explain, name), help="code or known issue")
-
-
-def _known(name: str, catalog: Catalog) -> bool:
-    from npudoctor.explain import topics
-
-    try:
-        return bool(topics.find_all(name, catalog))
-    except topics.Unknown:
-        return False
 
 
 def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from npudoctor import plugins
+from npudoctor import plugins, sim
+from npudoctor.facts.node.chips import Chips, NodeChip
 from npudoctor.facts.node.smoke import SmokeRun, of_events, parse
-from npudoctor.findings import Result, Status
+from npudoctor.findings import Result, Severity, Status
 from npudoctor.sdk import Options, ParseError
 from npudoctor.smoke.plan import Request
 from npudoctor.smoke.session import Session
-from npudoctor.testing import FakeHost, run_check
+from npudoctor.testing import FakeHost, run, run_check
 
 DATA = Path(__file__).parents[1] / "smoke" / "data"
 CHECKS = (
@@ -183,6 +184,21 @@ def test_too_few_steps_call_no_rank_slow() -> None:
     events = [event for event in stream() if event.get("name") != "local_step_s"]
     result = judged(of_events(events))["smoke.scaling"]
     assert (result.status, result.leaves_undetermined) == (Status.SKIPPED, False)
+
+
+def test_a_run_without_an_unhealthy_npu_leaves_that_one_undetermined() -> None:
+    found = {one.check: one for one in run(sim.simulate("sick-cards"), "smoke", profile="full").results}
+    assert found["smoke.collectives"].status is Status.OK
+    assert found["smoke.memory-seen"].blocked_by == "npu.health"
+
+
+def test_an_npu_that_took_no_part_for_no_known_reason_is_a_note() -> None:
+    chips = tuple(NodeChip(subject=f"npu:{one}") for one in range(5))
+    judge = plugins.load().checks["smoke.memory-seen"].function
+    found = [*judge(of_events(stream()), Chips(chips=chips, source="npu-smi"))]
+    assert [(one.code, one.subject, one.severity) for one in found] == [
+        ("smoke.memory-seen/not-tested", "npu:4", Severity.INFO)
+    ]
 
 
 def test_a_run_that_was_cut_off_leaves_what_it_did_not_reach_undetermined() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -342,5 +343,5 @@ def test_the_mount_table_is_that_of_whose_environment_is_judged(tmp_path: Path, 
         path = tmp_path / "proc" / name / "mounts"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"/dev/sda1 / ext4 {said} 0 0\n", encoding="utf-8")
-    mounts = LocalHost(root=str(tmp_path), environment=environment).measure("mounts")
+    mounts: Any = LocalHost(root=str(tmp_path), environment=environment).measure("mounts")
     assert [row["options"] for row in mounts] == [options]

@@ -13,7 +13,7 @@ from npudoctor.sdk import Unavailable
 def test_variables_are_a_mapping_and_an_empty_one_counts_as_unset() -> None:
     found = job_environment(FakeHost(environ={"RANK": "0", "HCCL_IF_IP": ""}))
     assert dict(found) == {"RANK": "0", "HCCL_IF_IP": ""}
-    assert (found["RANK"], found.get("WORLD_SIZE"), found.filled("HCCL_IF_IP"), found.filled("RANK")) == (
+    assert (found["RANK"], found.get("WORLD_SIZE"), found.non_empty("HCCL_IF_IP"), found.non_empty("RANK")) == (
         "0",
         None,
         None,

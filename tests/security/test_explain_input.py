@@ -66,7 +66,7 @@ def test_a_plain_user_reads_what_a_link_names_with_his_own_rights(folder: Path) 
     script = (
         f"import os, sys; from npudoctor.cli import logfiles; os.setresuid(*3 * [{ALICE}]);"
         "logs = logfiles.Logs(sys.argv[1:]); print([name for name, blocks in logs.read(99) if list(blocks)]);"
-        "print(list(logs.skipped()))"
+        "print(list(logs.skip_clauses()))"
     )
     ask = [sys.executable, "-c", script, str(folder)]
     assert "secret.log" not in subprocess.run(ask, capture_output=True, encoding="utf-8", check=True).stdout

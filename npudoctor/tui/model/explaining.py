@@ -13,6 +13,16 @@ WIDE = 1 << 20
 """Columns of the text: each paragraph is one line, which the screen wraps."""
 
 
+def is_known(session: Session, name: str) -> bool:
+    """Whether `npudoctor explain NAME` knows it."""
+    from npudoctor.explain import topics
+
+    try:
+        return bool(topics.find_all(name, session.node.catalog))
+    except topics.Unknown:
+        return False
+
+
 def explain_lines(session: Session, name: str) -> list[tuple[str, str]]:
     """The lines of `npudoctor explain NAME`, each with its label; the reason where the name is not known."""
     from npudoctor.explain import documents, topics
