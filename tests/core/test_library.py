@@ -176,9 +176,16 @@ def test_sixty_four_processes_fit(node: Start) -> None:
 def test_a_question_that_does_not_arise_is_not_asked_twice(node: Start, a2: answers.Answers, open_folder: Path) -> None:
     node(a2.but("dcmi_get_device_power_info 3 0 segv")).ask_library(timeout=60.0)
     calls = build.calls(open_folder / PLACE / build.NAME)
-    refused = [call for call in calls if call.startswith("dcmi_get_device_memory_info_v3")]
+    refused = [call for call in calls if call.startswith("dcmi_get_device_info")]
     assert len(refused) == len(set(refused)) == 8
     assert not any("FORBIDDEN" in call for call in calls)
+
+
+def test_an_a2_is_not_asked_for_ddr_that_it_lacks(node: Start, a2: answers.Answers, open_folder: Path) -> None:
+    rows = [row for row in _rows(node(a2).ask_library(timeout=60.0)) if row.get("tells") == "memory"]
+    assert [row["rc"] for row in rows] == [-8255] * 8
+    calls = build.calls(open_folder / PLACE / build.NAME)
+    assert not any(call.startswith("dcmi_get_device_memory_info_v3") for call in calls)
 
 
 def test_faulty_addresses_are_asked_of_a_memory_that_the_chip_has(node: Start, a2: answers.Answers) -> None:

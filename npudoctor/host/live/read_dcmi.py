@@ -9,7 +9,8 @@ lines; knowledge/tables/dcmi.json says what may be bound, and nothing else is. A
     library    the path of the library; it is loaded and initialised once, for the first request
     calls      name of a question -> {"v1": symbol, "v2": symbol, "parameters": [...], "v2_parameters": [...],
                "older": the v1 symbol of a library that lacks the first,
-               "after": the question that must have an answer before, else it is not asked}
+               "after": the question that must have an answer before, else it is not asked,
+               "not_of": how names of whole chips begin whose library answers -8255: they are not asked}
     structs    name -> {"size": bytes, "fields": [[name, kind, offset, count], ...]}; with "fill" the value of all bytes
                before the call, so that what an older library leaves out shows
     questions  the names of the questions about the node, and of those about each chip
@@ -247,6 +248,9 @@ class Reader:
                 continue
             needs = {part for one in self.parameters(name) if isinstance(one, dict) for part in needed_answers(one)}
             needs |= {before} if (before := self.calls[name].get("after")) else set()
+            model = (known.get("chip_info") or {}).get("chip_name") or ""
+            if "vir" not in model and model.startswith(tuple(self.calls[name].get("not_of", ()))):
+                self.unsupported.add((name, npu, chip))
             if needs <= known.keys():
                 code, value = self.ask(name, npu, chip, known)
                 if code == 0:

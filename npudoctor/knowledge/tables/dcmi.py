@@ -14,7 +14,7 @@ class Call:
     """A question: the symbol of each family that answers it, and its parameters.
 
     `older` is the symbol of libraries that lack `v1`; `v2_parameters` those of `v2` where they differ; `after` is the
-    question without whose answer it does not arise. A parameter is
+    question without whose answer it does not arise, `not_of` how names of chips begin that lack it. A parameter is
     `chip` or `npu` (its ids), a number, or an object: `out` and `sized` a buffer, `count` how many of it were written,
     `known` and `each` earlier answers, `two` two numbers in one argument.
     """
@@ -23,6 +23,7 @@ class Call:
     v2: str | None = None
     older: str | None = None
     after: str | None = None
+    not_of: tuple[str, ...] = ()
     parameters: tuple[Any, ...]
     v2_parameters: tuple[Any, ...] | None = None
 
