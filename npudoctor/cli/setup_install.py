@@ -210,7 +210,10 @@ def _has_rebooted(host: ApartHost, journal: Journal, found: str) -> bool:
 
 
 def resumed(args: argparse.Namespace) -> int:
-    """Verify the installation that waits on this node, or that its end has interrupted; 0 where there is none."""
+    """Verify the installation that waits on this node, or that was interrupted; 0 where there is none, or it is READY.
+
+    The safe fixes come after 0 only: what an interrupted step has left is for a person, and the node is not set up.
+    """
     if args.simulate or args.replay or args.root or os.geteuid() != 0:
         return 0
     try:
@@ -218,7 +221,11 @@ def resumed(args: argparse.Namespace) -> int:
             journal = Journal(host, args.state)
             found = state.current_run(journal)
             status = journal.status(found) if found else None
-        return go_on(args) if status is not None and status.status != STOPPED else 0
+            if found is None or status is None:
+                return 0
+            if status.status == STOPPED and state.read_beginning(journal, found, 1) is None:
+                return 0  # nothing was changed
+        return go_on(args)
     except Refused as why:
         return _last(f"NOT READY: {why.reason}")
 
@@ -337,14 +344,19 @@ def refuse_second(journal: Journal, *, but: str = "") -> None:
             journal.mark(id, STOPPED, BEFORE_FIRST)
         elif status.status == RUNNING:
             raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
-        elif status.status == WAITING:
+        elif status.status == WAITING and not run.has_expired(journal, id):
             raise Refused(f"installation {id} waits for a reboot", instead="npudoctor setup --resume")
 
 
 def _stopped_runs(journal: Journal) -> list[str]:
-    """Installations that were stopped: a new one, confirmed anew, takes their place."""
+    """Installations that were stopped, or that are too old to be resumed: a new one, confirmed anew, replaces them."""
     statuses = {id: journal.status(id) for id in journal.runs() if not journal.elsewhere(id)}
-    return [id for id, status in statuses.items() if status is not None and status.status == STOPPED]
+    return [
+        id
+        for id, status in statuses.items()
+        if status is not None
+        and (status.status == STOPPED or (status.status == WAITING and run.has_expired(journal, id)))
+    ]
 
 
 def _confirm_host(args: argparse.Namespace, host: ApartHost) -> None:

@@ -224,11 +224,17 @@ class Journal:
         return tuple(run for run, found in statuses if found is not None and found.status in CUT_OFF)
 
     def elsewhere(self, run: str) -> str | None:
-        """The other node on which a run was made, in a home that several share; None for one of this node."""
+        """The other node on which a run was made, in a home that several share; None for one of this node.
+
+        Root's journal lies on the node: there the name of the host may have changed since, as a first boot does.
+        """
         record = self.record(run)
-        other = record.machine_id and self.machine_id and record.machine_id != self.machine_id
-        renamed = record.host and record.host != self.host.about.hostname
-        return record.host or record.machine_id if other or renamed else None
+        if record.machine_id and self.machine_id:
+            if record.machine_id != self.machine_id:
+                return record.host or record.machine_id
+            if self.folder == SYSTEM:
+                return None
+        return record.host if record.host != self.host.about.hostname else None
 
     @functools.cached_property
     def machine_id(self) -> str:

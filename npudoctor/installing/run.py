@@ -324,9 +324,18 @@ class Installation:
             raise Refused(f"{another}serial numbers of NPUs differ")
 
     def _must_be_recent(self, at: str) -> None:
-        age_s = (clock.now() - datetime.fromisoformat(at)).total_seconds()
-        if not 0 <= age_s <= VALID_H * 3600:
-            raise Refused(f"the installation is of {at}, not of the last {VALID_H} hours")
+        if not 0 <= _age_h(at) <= VALID_H:
+            raise Refused(f"the installation is of {at}, not of the last {VALID_H} hours; plan again")
+
+
+def _age_h(at: str) -> float:
+    return (clock.now() - datetime.fromisoformat(at)).total_seconds() / 3600
+
+
+def has_expired(journal: Journal, run: str) -> bool:
+    """Whether an installation that waits for a reboot is too old to be resumed; not where the clock was set back."""
+    proved_at = state.verified_at(journal, run, len(state.plan_of(journal, run)[1]))
+    return proved_at is not None and _age_h(proved_at) > VALID_H
 
 
 def began_here(host: ApartHost, journal: Journal, run: str, number: int) -> bool:

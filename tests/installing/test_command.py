@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import hashlib
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,28 @@ def test_from_the_plan_over_the_reboot_to_ready(
     assert capsys.readouterr().out.endswith("READY\n")
     assert given.statuses() == ["done"]
     assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (1, 1)
+
+
+def test_a_host_that_is_renamed_is_the_same_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    monkeypatch.setattr(setup_install, "_follow_log", lambda *_: 6)
+    assert given.install() == 6
+    monkeypatch.undo()
+    renamed = replace(given.host.about, hostname="renamed")
+    monkeypatch.setattr(Tree, "about", property(lambda _: renamed))
+    given = Given(tmp_path, monkeypatch)
+    with pytest.raises(Refused, match="runs, or was interrupted"):
+        Journal(given.host).refuse_during_installation()
+    with pytest.raises(Refused, match="has begun"):
+        given.install()
+    assert given.go_on(attach=True) == 1
+    given.host.boot = "33333333-3333-3333-3333-333333333333"
+    assert given.go_on(resume=True) == 0
+    assert capsys.readouterr().out.endswith("READY\n")
+    (tmp_path / "etc/machine-id").write_text("0" * 31 + "1\n", encoding="utf-8")
+    assert Journal(given.host).elsewhere(Journal(given.host).runs()[0]) == os.uname().nodename
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 resume ends READY or NOT READY."""
 
 import argparse
+import datetime
 import signal
 import subprocess
 import sys
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor.cli import setup_install
+from npudoctor import clock
+from npudoctor.cli import setup_install, setup_node
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused
 from npudoctor.installing import run
+from npudoctor.records import replace
 from tests.plain_user import as_root
 
 from .node import installation, node_of, times_run, tree
@@ -141,3 +144,69 @@ def test_a_first_boot_that_is_not_ready_says_so(
     assert first_boot(given) == 1
     assert capsys.readouterr().out.endswith("NOT READY: NPU 1 is missing (npu.count)\n")
     assert Journal(given.host, "/var/lib/npudoctor").runs()
+
+
+@as_root
+def test_the_first_boot_sets_no_node_up_that_an_interrupted_step_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch, "fails")
+    assert given.install() == 6
+    capsys.readouterr()
+    given.host.boot = NEXT_BOOT
+    assert first_boot(given) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("NOT READY: run ") and "INTERRUPTED at step 1: its installer ended with exit code 1" in out
+    assert given.statuses() == ["stopped"]
+
+
+@as_root
+def test_the_first_boot_verifies_again_what_was_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    given.install()
+    given.host.boot = NEXT_BOOT
+    given.wrong.append("NPU 1 is missing (npu.count)")
+    assert (first_boot(given), first_boot(given)) == (1, 1)
+    given.wrong.clear()
+    assert first_boot(given) == 0
+    assert capsys.readouterr().out.endswith("READY\n")
+    assert given.statuses() == ["done"]
+
+
+@as_root
+def test_the_first_boot_goes_on_where_a_stopped_installation_has_changed_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    frees = iter((None, Refused("NPUs are held by python3 pid 9")))
+
+    def free() -> None:
+        if why := next(frees):
+            raise why
+
+    monkeypatch.setattr(setup_node, "caller_of", lambda *_: replace(given._caller(), free=free))
+    assert given.install() == 6
+    assert "it was not begun\n" in capsys.readouterr().out
+    assert given.statuses() == ["stopped"]
+    given.host.boot = NEXT_BOOT
+    assert first_boot(given) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_an_installation_that_is_too_old_to_be_resumed_gives_way_to_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    assert given.install() == 1
+    later = clock.now() + datetime.timedelta(hours=run.VALID_H - 1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    with pytest.raises(Refused, match="waits for a reboot"):
+        given.install()
+    later += datetime.timedelta(hours=2)
+    given.host.boot = NEXT_BOOT
+    with pytest.raises(Refused, match="not of the last 24 hours; plan again"):
+        given.go_on(resume=True)
+    assert given.install() == 1
+    assert given.statuses() == ["replaced", "waiting-for-reboot"]

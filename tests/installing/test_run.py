@@ -568,7 +568,7 @@ def test_a_step_is_not_begun_a_day_after_it_was_confirmed(tmp_path: Path, monkey
     journal, id = both(host, tmp_path)
     later = clock.now() + datetime.timedelta(hours=run.VALID_H + 1)
     monkeypatch.setattr(clock, "now", lambda: later)
-    assert "not of the last 24 hours; it was not begun" in installation(host, journal, id, []).go_on()
+    assert "not of the last 24 hours; plan again; it was not begun" in installation(host, journal, id, []).go_on()
     assert times_run(tmp_path, "driver") == 0
 
 
