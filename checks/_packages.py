@@ -20,7 +20,7 @@ DRIVER = "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run"
 
 def for_this_node(package: str, cards: Chips | None, platform: Platform | None) -> str:
     """FIRMWARE or DRIVER with the chip and the architecture of this node, where both are known."""
-    names = knowledge.install().named(cards.family) if cards is not None and cards.family is not None else None
+    names = knowledge.install().packages_of(cards.family) if cards is not None and cards.family is not None else None
     if names is not None:
         package = package.replace("Ascend-hdk-<chip>", names.hdk[0])
     if platform is not None and platform.machine:

@@ -64,7 +64,7 @@ def interface_is_usable(
     # What HCCL should use is then not what it does use: the others are compared with the way to the other nodes.
     if several and cluster is not None and any(one.code in _NOT_ON_THE_WAY for one in named):
         route = _route(cluster, interfaces, routes)
-        leading = interfaces.named(route) if route else None
+        leading = interfaces.interface(route) if route else None
         choice = Choice(leading, leading.addresses[0].ip) if leading is not None and leading.addresses else None
     for names in beside:
         if names[0] not in explained:
@@ -304,7 +304,7 @@ def _beside(
     """What gloo or tensorpipe uses: every name of the list must be an interface here, and agree with HCCL's."""
     name, severity = ", ".join(names), max(OTHERS[one] for one in names)
     wanted = [part.strip() for part in text.split(",") if part.strip()]
-    found = {part: interfaces.named(part) for part in wanted}
+    found = {part: interfaces.interface(part) for part in wanted}
     bad = [part for part, one in found.items() if one is None or not one.up or not one.addresses]
     expected = messages.INTERFACE_THAT_IS_UP.text()
     common: dict[str, Any] = {

@@ -77,7 +77,7 @@ def _odd(topology: Topology, plan: LinkPlan | None) -> list[OddPair]:
         return list(_against_the_majority(topology))
     found = []
     for one, other in combinations(topology.devices, 2):
-        link, right = topology.link(one, other), plan.expected(_number(one), _number(other))
+        link, right = topology.link(one, other), plan.expected_links(_number(one), _number(other))
         if link in _OVER_THE_HOST and right and not _OVER_THE_HOST.intersection(right):
             found.append(OddPair(one, other, link, " or ".join(right)))
     return found

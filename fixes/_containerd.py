@@ -87,7 +87,7 @@ def _files(host: Host) -> Iterator[File]:
                 yield _read(host, posixpath.join(folder, one), main)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     """A configuration as TOML; ValueError for what is none."""
     if sys.version_info >= (3, 11):  # imported here, because every check loads this module
         import tomllib
@@ -102,7 +102,7 @@ def _read(host: Host, path: str, main: File | None) -> File:
         raise Refused(messages.SETTINGS_NOT_TRUSTED.text(path=path, problem=problem))
     text = host.read(path)
     try:
-        said = _parsed(text)
+        said = _parse(text)
     except ValueError as problem:
         raise Refused(messages.NOT_TOML.text(path=path, problem=problem)) from problem
     version = said.get("version", main.version if main else 1)
@@ -168,7 +168,7 @@ def _as_default(file: File) -> str:
 def _must_only_add(file: File, text: str, program: str, *, default: bool) -> None:
     """Raise Refused unless the new text says what the old one says, and the runtime."""
     try:
-        said = _parsed(text)
+        said = _parse(text)
         section = said["plugins"][file.plugin]["containerd"]
         added = section["runtimes"].pop("ascend")
         if default:
@@ -177,7 +177,7 @@ def _must_only_add(file: File, text: str, program: str, *, default: bool) -> Non
             del section["runtimes"]
     except (ValueError, KeyError) as problem:
         raise Refused(messages.CANNOT_ADD.text(path=file.path)) from problem
-    before = _parsed(file.text)
+    before = _parse(file.text)
     of_plugin = before.setdefault("plugins", {}).setdefault(file.plugin, {})
     old = of_plugin.setdefault("containerd", {})
     old.get("runtimes", {}).pop("ascend", None)

@@ -154,7 +154,7 @@ class Config(Section):
 
         return adapter(AutoFix).validate_python(self.auto_fix)
 
-    def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
+    def silences_on(self, today: datetime.date | None = None) -> dict[str, Silenced]:
         """The ids, tags and codes silenced today, with the reason."""
         day = today or clock.today()
         return {one.id: Silenced(reason=one.reason, until=one.until) for one in self.silence if one.holds(day)}
@@ -162,7 +162,7 @@ class Config(Section):
     def remarks(self, today: datetime.date | None = None) -> list[str]:
         """Remarks on the configuration: expired silences."""
         day = today or clock.today()
-        still = self.silenced(day)
+        still = self.silences_on(day)
         ended = [one for one in self.silence if not one.holds(day) and one.id not in still]
         return [f"silence of {one.id} expired on {one.until}; remove the entry or set a later date" for one in ended]
 

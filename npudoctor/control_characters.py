@@ -61,7 +61,7 @@ def _escape(match: re.Match[str]) -> str:
     return match[0] if len(match[0]) > 1 else match[0].encode("unicode_escape").decode()
 
 
-def visible(text: str) -> str:
+def escape(text: str) -> str:
     """The text as one line of visible characters."""
     return text if _shows_as_line(text) else _pattern(_LINE).sub(_escape, text)
 
@@ -86,7 +86,7 @@ def visible_json(text: str) -> str:
 _NUMBERS = (int, float, bool)
 
 
-def all_visible(value: Value, show: Callable[[str], str] = visible) -> Value:
+def all_visible(value: Value, show: Callable[[str], str] = escape) -> Value:
     """The same record, list or mapping with every text in it as it may be shown; numbers and the like as they are."""
     import dataclasses  # imported late, because `npudoctor --version` does not need it
 

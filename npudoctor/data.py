@@ -89,7 +89,7 @@ def read(
     return made
 
 
-def fitted(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def fit_values(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a new record as their types want them; raises TypeError for an unknown field or a wrong type."""
     readers = _readers(kind, _MADE)
     if (unknown := next((name for name in given if name not in readers), None)) is not None:
@@ -117,7 +117,7 @@ def to_data(value: Any) -> Any:
         return {str(to_data(key)): to_data(one) for key, one in value.items()}
     if dataclasses.is_dataclass(value):
         kind: Any = type(value)
-        return {name: to_data(write(getattr(value, name))) for name, write in _written(kind)}
+        return {name: to_data(write(getattr(value, name))) for name, write in _written_fields(kind)}
     if isinstance(value, collections.abc.Set):
         return sorted(map(to_data, value), key=str)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
@@ -129,7 +129,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
 
 
 @functools.cache
-def _written(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+def _written_fields(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """The fields that are written, each with what changes it."""
     try:
         hints = _hints(kind)
@@ -163,7 +163,7 @@ def _reader(hint: Any, rules: _Rules) -> _Reader:
     if hint is Any:
         return _same
     if origin is Annotated:
-        return _annotated(inner[0], inner[1:], rules)
+        return _annotated_reader(inner[0], inner[1:], rules)
     if origin in (Union, UnionType):
         return _either(inner, rules)
     if origin in _MAPPINGS:
@@ -208,13 +208,13 @@ def _record(kind: Any, rules: _Rules) -> _Reader:
         if isinstance(data, kind):
             return data
         if not isinstance(data, dict):
-            raise _wrong(rules.mapping, data)
+            raise _misfit(rules.mapping, data)
         readers = _readers(kind, rules)
         if (
             not rules.ignore_unknown
             and (unknown := next((key for key in data if key not in readers), None)) is not None
         ):
-            raise _Misfit(_unknown(unknown, readers), f": {unknown}")
+            raise _Misfit(_unknown_key_text(unknown, readers), f": {unknown}")
         made = _values(readers, data)
         for name in needed:
             if name not in made:
@@ -224,7 +224,7 @@ def _record(kind: Any, rules: _Rules) -> _Reader:
     return read_record
 
 
-def _unknown(key: str, fields: Mapping[str, Any]) -> str:
+def _unknown_key_text(key: str, fields: Mapping[str, Any]) -> str:
     import difflib  # here, because data that fits never needs it
 
     near = difflib.get_close_matches(key, fields, 1)
@@ -245,7 +245,7 @@ def _plain(hint: Any, rules: _Rules) -> _Reader:
             with contextlib.suppress(ValueError):
                 return hint.fromisoformat(value)
         if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
-            raise _wrong(_words(hint, rules), value)
+            raise _misfit(_words(hint, rules), value)
         return float(value) if rules.made and hint is float else value
 
     return read_plain
@@ -256,7 +256,7 @@ def _choice(hint: Any, rules: _Rules) -> _Reader:
 
     def read_choice(value: Any) -> Any:
         if isinstance(value, (bool, list, dict)) or value not in choices:
-            raise _wrong(_words(hint, rules), value)
+            raise _misfit(_words(hint, rules), value)
         return choices[value]
 
     return read_choice
@@ -268,7 +268,7 @@ def _mapping(inner: tuple[Any, ...], rules: _Rules) -> _Reader:
 
     def read_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise _wrong(rules.mapping, value)
+            raise _misfit(rules.mapping, value)
         made, key = {}, ""
         try:
             for key, one in value.items():
@@ -290,10 +290,10 @@ def _list(origin: Any, inner: tuple[Any, ...], rules: _Rules) -> _Reader:
     def read_list(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             if not rules.made or isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
-                raise _wrong(wanted, value)
+                raise _misfit(wanted, value)
             value = tuple(value)
         if is_fixed and len(value) != len(readers):
-            raise _wrong(wanted, value)
+            raise _misfit(wanted, value)
         try:
             if is_fixed:
                 return make([read_one(one) for read_one, one in zip(readers, value, strict=True)])
@@ -335,12 +335,12 @@ def _either(choices: tuple[Any, ...], rules: _Rules) -> _Reader:
                 except _Misfit:
                     if dataclasses.is_dataclass(one) and isinstance(value, dict):
                         raise
-        raise _wrong(" or ".join(_words(one, rules) for one in others), value)
+        raise _misfit(" or ".join(_words(one, rules) for one in others), value)
 
     return read_either
 
 
-def _annotated(hint: Any, notes: tuple[Any, ...], rules: _Rules) -> _Reader:
+def _annotated_reader(hint: Any, notes: tuple[Any, ...], rules: _Rules) -> _Reader:
     read_plain = _reader(hint, rules)
     before = [note.change for note in notes if isinstance(note, Before)]
     after = [note for note in notes if isinstance(note, (Between, After))]
@@ -356,7 +356,7 @@ def _annotated(hint: Any, notes: tuple[Any, ...], rules: _Rules) -> _Reader:
         for note in after:
             if isinstance(note, Between):
                 if not note.has(value):
-                    raise _wrong(f"{_WORDS[hint]} from {note.least:g} to {note.most:g}", value)
+                    raise _misfit(f"{_WORDS[hint]} from {note.least:g} to {note.most:g}", value)
                 continue
             try:
                 value = note.change(value)
@@ -392,7 +392,7 @@ def _words(hint: Any, rules: _Rules) -> str:
     return _WORDS[hint] if hint in _WORDS else str(hint.__name__)
 
 
-def _wrong(expected: str, found: Any) -> _Misfit:
+def _misfit(expected: str, found: Any) -> _Misfit:
     text = json.dumps(found, default=str, ensure_ascii=False)
     text = text if len(text) <= 60 else text[:57] + "..."
     return _Misfit(f"expected {expected}, found {text}")

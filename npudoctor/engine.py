@@ -33,7 +33,7 @@ from npudoctor.findings import (
 )
 from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.host.live.masked import MaskedHost
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import what_ran_out
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
@@ -153,19 +153,19 @@ class _Run:
         facts = [*check.requires, *(need.fact for need in needs_of(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
             facts.append(Service)
-        self._graph[check.id] = {*(blocker.id for blocker in before), *self._unknown(facts)}
+        self._graph[check.id] = {*(blocker.id for blocker in before), *self._to_obtain(facts)}
         self.add_facts(facts)
         for blocker in before:
             self._add_check(blocker)
 
     def add_facts(self, facts: Iterable[type]) -> None:
         """Request these facts, and the ones that they depend on."""
-        for fact in self._unknown(facts):
+        for fact in self._to_obtain(facts):
             if fact in self._graph:
                 continue
             probe = self.catalog.probes.get(fact)
             needed = {need.fact for need in needs_of(probe) if need.fact is not Host} if probe else set()
-            self._graph[fact] = {*self._unknown(needed)}
+            self._graph[fact] = {*self._to_obtain(needed)}
             self.add_facts(needed)
 
     def _serialise_card_probes(self) -> None:
@@ -185,7 +185,7 @@ class _Run:
         checks = [self.catalog.checks[id] for id in self.catalog.checks if id in asking]
         return [check for check in checks if asking.isdisjoint((*check.after, *check.explained_by))]
 
-    def _unknown(self, facts: Iterable[type]) -> list[type]:
+    def _to_obtain(self, facts: Iterable[type]) -> list[type]:
         """The facts to obtain; the user's options are known from the start."""
         return [fact for fact in facts if fact not in self.values]
 
@@ -231,7 +231,7 @@ class _Run:
     def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
         for check in self.chosen:
             if check.id not in self.results:
-                yield Finished(self._keep(check.id, _skipped(check, Unavailable(reason, because=because))))
+                yield Finished(self._keep(check.id, _skip_result(check, Unavailable(reason, because=because))))
 
     def _work(self, node: _Node) -> Any:
         if isinstance(node, str):
@@ -262,7 +262,7 @@ class _Run:
         except _Crashed as crashed:
             return crashed.args[0]
         except Exception as problem:
-            if reason := exhausted(problem):
+            if reason := what_ran_out(problem):
                 return Unavailable(f"{probe.name} could not be determined: {reason}", because=Because.FAILED)
             return _crash(problem, f"{probe.name} failed: ")
 
@@ -295,7 +295,7 @@ class _Run:
 
     def _judge(self, check: Check) -> Result:
         if blocker := self._blocker(check.after):
-            return _skipped(check, Unavailable(f"see {blocker}", blocked_by=blocker))
+            return _skip_result(check, Unavailable(f"see {blocker}", blocked_by=blocker))
         began = time.monotonic()
         findings: list[Finding] = []
         reason, because = None, None
@@ -307,26 +307,26 @@ class _Run:
         except Unavailable as unkind:
             why = self._with_kind(unkind, needs_of(check))
             if not findings:
-                return _skipped(check, why)
+                return _skip_result(check, why)
             reason, because = why.reason, why.because
         except _Crashed as crashed:
-            return _crashed(check, crashed.args[0])
+            return _crash_result(check, crashed.args[0])
         except Exception as problem:
-            reason = exhausted(problem)
+            reason = what_ran_out(problem)
             if reason is None:
-                return _crashed(check, _crash(problem), findings)
+                return _crash_result(check, _crash(problem), findings)
             because = Because.FAILED
             if not findings:
-                return _skipped(check, Unavailable(reason, because=because))
+                return _skip_result(check, Unavailable(reason, because=because))
         explained = [(finding, cause) for finding in findings if (cause := self._cause_of(finding, check))]
         findings = [finding for finding in findings if all(finding is not one for one, _ in explained)]
         if explained and not findings:
             symptom, cause = explained[0]
-            return _skipped(check, Unavailable(f"{symptom.summary}: see {cause}", blocked_by=cause))
+            return _skip_result(check, Unavailable(f"{symptom.summary}: see {cause}", blocked_by=cause))
         duration_s = round(time.monotonic() - began, 6)
         page = check.page if findings else None
         known: dict[str, Any] = {"reason": reason, "because": because, "duration_s": duration_s, "page": page}
-        return _ended(check, status_of(findings), findings=tuple(findings), **known)
+        return _result(check, status_of(findings), findings=tuple(findings), **known)
 
     def _blocker(self, candidates: Sequence[str]) -> str | None:
         """The first check of the catalogue whose error, silenced or not, explains this one's."""
@@ -355,7 +355,7 @@ class _Run:
     def _with_run_context(self, finding: Finding) -> Finding:
         """The finding with the context of the run and the catalogue."""
         changes: dict[str, Any] = {}
-        service = self._known(Service)
+        service = self._value(Service)
         if finding.of_live_job and service and service.in_service and not self.selection.options.expect_idle:
             changes["severity"] = Severity.INFO
         if finding.fix and finding.fix.id not in self.catalog.fixes:
@@ -371,7 +371,7 @@ class _Run:
         if self.selection.names and all(result.status is Status.SKIPPED for result in results):
             named = set(order)  # a group was requested, and nothing of it was judged
         verdict, exit_code = judge(results, fail_on=self.selection.fail_on, named=named)
-        role, service = self._known(Role), self._known(Service)
+        role, service = self._value(Role), self._value(Service)
         return Report(
             tool_version=__version__,
             started_at=started_at.isoformat(timespec="seconds"),
@@ -389,13 +389,13 @@ class _Run:
             inventory=inventory.of(self.values),
         )
 
-    def _known(self, fact: type) -> Any:
+    def _value(self, fact: type) -> Any:
         value = self.values.get(fact)
         return value if isinstance(value, fact) else None
 
     def _host_summary(self) -> HostSummary:
-        platform, container, python = self._known(Platform), self._known(Container), self._known(TargetPython)
-        environment = self._known(PythonEnvironment)
+        platform, container, python = self._value(Platform), self._value(Container), self._value(TargetPython)
+        environment = self._value(PythonEnvironment)
         about = self.host.about
         return HostSummary(
             hostname=about.hostname,
@@ -422,18 +422,18 @@ def _crash(problem: Exception, where: str = "") -> Crash:
     return Crash(f"{where}{type(problem).__name__}: {problem}", detail)
 
 
-def _ended(check: Check, status: Status, **rest: Any) -> Result:
+def _result(check: Check, status: Status, **rest: Any) -> Result:
     return Result(check=check.id, title=check.title, tags=check.tags, status=status, **rest)
 
 
-def _skipped(check: Check, why: Unavailable) -> Result:
+def _skip_result(check: Check, why: Unavailable) -> Result:
     rest: dict[str, Any] = {"skip": Skip.COULD_NOT_LOOK, "because": why.because}
     if why.blocked_by:
         rest = {"skip": Skip.BLOCKED, "blocked_by": why.blocked_by}
     elif why.because is Because.NOT_APPLICABLE:
         rest = {"skip": Skip.NOT_APPLICABLE}
-    return _ended(check, Status.SKIPPED, reason=why.reason, reported_by=why.reported_by, **rest)
+    return _result(check, Status.SKIPPED, reason=why.reason, reported_by=why.reported_by, **rest)
 
 
-def _crashed(check: Check, crash: Crash, findings: Sequence[Finding] = ()) -> Result:
-    return _ended(check, Status.CRASHED, reason=crash.reason, detail=crash.detail, findings=tuple(findings))
+def _crash_result(check: Check, crash: Crash, findings: Sequence[Finding] = ()) -> Result:
+    return _result(check, Status.CRASHED, reason=crash.reason, detail=crash.detail, findings=tuple(findings))

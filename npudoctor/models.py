@@ -11,8 +11,8 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
-from npudoctor.control_characters import visible, visible_lines
-from npudoctor.data import fitted
+from npudoctor.control_characters import escape, visible_lines
+from npudoctor.data import fit_values
 from npudoctor.records import field, record, replace
 from npudoctor.value_rules import Before
 
@@ -33,7 +33,7 @@ def _texts(show: Any, kind: type = str) -> Before:
     return Before(lambda value: show(value) if isinstance(value, kind) else value)
 
 
-Line = Annotated[str, _texts(visible)]
+Line = Annotated[str, _texts(escape)]
 """Text in one line, possibly from the node: control and invisible characters are escaped."""
 
 Lines = Annotated[str, _texts(visible_lines)]
@@ -70,7 +70,7 @@ class Model:
         make: Any = cls.__init__
 
         def fit(self: Any, **given: Any) -> None:
-            make(self, **fitted(cls, given))
+            make(self, **fit_values(cls, given))
 
         cls.__init__ = fit  # type: ignore[method-assign]
         cls._make = make

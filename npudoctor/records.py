@@ -184,7 +184,7 @@ def _complete(self: Any, shape: _Shape, named: dict[str, Any]) -> None:
             raise TypeError(f"{type(self).__name__} has no {name!r}")
 
 
-def _compared(self: Any) -> tuple[Any, ...]:
+def _compared_values(self: Any) -> tuple[Any, ...]:
     if self.__shape__.names is None:  # the first of its kind was made by pydantic, without __init__
         self.__shape__.get_ready()
     return tuple([getattr(self, name) for name in self.__shape__.compared])
@@ -192,13 +192,17 @@ def _compared(self: Any) -> tuple[Any, ...]:
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], Any]:
     def method(self: Any, other: object) -> Any:
-        return compare(_compared(self), _compared(other)) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            compare(_compared_values(self), _compared_values(other))
+            if other.__class__ is self.__class__
+            else NotImplemented
+        )
 
     return method
 
 
 def _hash(self: Any) -> int:
-    return hash(_compared(self))
+    return hash(_compared_values(self))
 
 
 def _repr(self: Any) -> str:
@@ -207,10 +211,10 @@ def _repr(self: Any) -> str:
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:
-    return _remade, (type(self), *(getattr(self, name) for name in self.__shape__.kinds))
+    return _remake, (type(self), *(getattr(self, name) for name in self.__shape__.kinds))
 
 
-def _remade(cls: Any, *values: Any) -> Any:
+def _remake(cls: Any, *values: Any) -> Any:
     made = object.__new__(cls)
     cls.__shape__.get_ready()
     made.__dict__.update(zip(cls.__shape__.kinds, values, strict=True))

@@ -113,67 +113,12 @@ BARE = re.compile(
 )
 """A participle or adjective as the whole name of a function, which does not say what the function does or gives."""
 NAMED_BY_OTHERS = {
+    "fresh": "fixes of plug-ins call it on a host since version 0.1",
     "readable": "the standard library's io asks for it",
 }
 """Functions whose name is a contract, with the reason."""
 DECORATORS_OF_NOUNS = {"property", "cached_property", "computed_field", "setter", "check", "fix", "probe", "on"}
 """Properties, checks, fixes and facts are named as what they are; Textual calls handlers by their decorator."""
-NAMED_BEFORE = {
-    "fixes/_containerd.py": "_parsed",
-    "npudoctor/cli/case_page.py": "_exported",
-    "npudoctor/cli/fix.py": "safe",
-    "npudoctor/cli/node.py": "opened",
-    "npudoctor/cli/setup.py": "_confirmed remaining",
-    "npudoctor/cli/setup_install.py": "asked opened resumed",
-    "npudoctor/cli/setup_plan.py": "asked",
-    "npudoctor/config.py": "silenced",
-    "npudoctor/control_characters.py": "visible",
-    "npudoctor/daemon/timetable.py": "changed ended",
-    "npudoctor/daemon/worker.py": "_opened known",
-    "npudoctor/data.py": "_annotated _unknown _written _wrong fitted",
-    "npudoctor/engine.py": "_crashed _ended _known _skipped _unknown",
-    "npudoctor/explain/advice.py": "withheld",
-    "npudoctor/explain/patterns.py": "_needed",
-    "npudoctor/explain/scan.py": "_unlike",
-    "npudoctor/facts/cann/libraries.py": "named",
-    "npudoctor/facts/dcmi/answer.py": "asked",
-    "npudoctor/facts/network/interfaces.py": "named",
-    "npudoctor/fixer/control.py": "_named locked",
-    "npudoctor/fixer/journal.py": "kept unfinished",
-    "npudoctor/fleet/checks/_shared.py": "repeated shown",
-    "npudoctor/fleet/checks/network.py": "misplaced",
-    "npudoctor/fleet/gather.py": "stored",
-    "npudoctor/fleet/line.py": "packed",
-    "npudoctor/fleet/sim.py": "_swapped merged",
-    "npudoctor/fleet/store.py": "asked expected",
-    "npudoctor/host/__init__.py": "fresh",
-    "npudoctor/host/apart.py": "fresh",
-    "npudoctor/host/hold.py": "ignored",
-    "npudoctor/host/live/local.py": "fresh",
-    "npudoctor/host/live/rooted.py": "fresh",
-    "npudoctor/host/recording/bundle_reader.py": "missing",
-    "npudoctor/host/recording/recorded_node.py": "fresh",
-    "npudoctor/host/shortage.py": "exhausted",
-    "npudoctor/host/simulated/host.py": "fresh",
-    "npudoctor/installing/undoing.py": "planned",
-    "npudoctor/knowledge/tables/codes.py": "spelled",
-    "npudoctor/knowledge/tables/hardware.py": "expected",
-    "npudoctor/knowledge/tables/install.py": "named",
-    "npudoctor/privacy/command_lines.py": "reduced",
-    "npudoctor/privacy/credentials.py": "masked",
-    "npudoctor/records.py": "_compared _remade",
-    "npudoctor/sim/target.py": "_completed",
-    "npudoctor/smoke/coverage.py": "completed unhealthy",
-    "npudoctor/smoke/launch.py": "_left",
-    "npudoctor/smoke/session.py": "_absent _explained played",
-    "npudoctor/steps/__init__.py": "streamed",
-    "npudoctor/steps/files.py": "unified",
-    "npudoctor/steps/units.py": "_active _enabled _wanted",
-    "npudoctor/tui/model/session.py": "known",
-    "npudoctor/tui/model/settings.py": "changed",
-    "npudoctor/tui/palette.py": "_known",
-}
-"""Functions that were named before this rule, by file: they get other names, and no new one comes."""
 
 
 # The rules
@@ -357,7 +302,7 @@ def test_every_function_is_named_by_a_verb_or_by_what_it_gives() -> None:
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sources()
         for line, name in bare_names(parsed(path))
-        if name not in NAMED_BY_OTHERS and name not in NAMED_BEFORE.get(path.relative_to(ROOT).as_posix(), "").split()
+        if name not in NAMED_BY_OTHERS
     ]
     assert not wrong, "\n".join(wrong)
 

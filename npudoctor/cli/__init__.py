@@ -21,8 +21,8 @@ from npudoctor.cli.output import forget_stdout, prepare_streams, say, write
 from npudoctor.cli.parsing import COMMANDS as COMMANDS
 from npudoctor.cli.parsing import overview
 from npudoctor.cli.parsing import parser_of as parser_of
-from npudoctor.control_characters import visible
-from npudoctor.host.shortage import exhausted
+from npudoctor.control_characters import escape
+from npudoctor.host.shortage import what_ran_out
 
 USAGE, INTERNAL = 2, 4
 
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.appl
     try:
         return _dispatch(words, hoisted, limit)
     except UsageError as problem:
-        if reason := exhausted(problem):
+        if reason := what_ran_out(problem):
             return _refuse(asked, reason, INTERNAL)
         return _refuse(asked, str(problem), USAGE)
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.appl
             import traceback
 
             say(traceback.format_exc())
-        if reason := exhausted(problem):
+        if reason := what_ran_out(problem):
             return _refuse(asked, reason, INTERNAL)
         return _refuse(
             asked, f"internal error: {type(problem).__name__}: {problem}; run with --debug for the traceback", INTERNAL
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.appl
 
 def _refuse(words: Sequence[str], problem: str, code: int) -> int:
     """Print why there is no answer, in one line or in a monitor's format; return the exit code."""
-    line = visible(problem)
+    line = escape(problem)
     answer = _as_protocol(words, line)
     if answer is None:
         say(f"npudoctor: {line}")

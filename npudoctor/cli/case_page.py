@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from npudoctor.cli.output import say
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.findings import Report
 from npudoctor.host import Host, Unavailable, is_mutable
 from npudoctor.host.recording.recorder import RecordingHost
@@ -83,10 +83,10 @@ def device_logs(host: Host, place: str, *, wanted: bool) -> str:
             f"Device logs are not in it; --device-logs exports them, or:\n"
             f"  $ mkdir {shlex.quote(folder)} && cd {shlex.quote(folder)} && {sudo}timeout {LIMIT_S} {tool}\n"
         )
-    return _exported(host, tool, folder)
+    return _export_device_logs(host, tool, folder)
 
 
-def _exported(host: Host, tool: str, folder: str) -> str:
+def _export_device_logs(host: Host, tool: str, folder: str) -> str:
     assert is_mutable(host)
     folder = os.path.realpath(folder)
     try:
@@ -107,7 +107,7 @@ def _exported(host: Host, tool: str, folder: str) -> str:
         return f"{TOOL} did not end within {LIMIT_S} s; what it has exported is in {folder} ({size >> 20} MiB)\n"
     if done.returncode:
         last = next(reversed((done.stderr or done.stdout).split("\n")[-2:-1]), "")
-        return f"{TOOL} ended with {done.returncode}{': ' * bool(last)}{visible(last[:200])}; see {folder}\n"
+        return f"{TOOL} ended with {done.returncode}{': ' * bool(last)}{escape(last[:200])}; see {folder}\n"
     return f"Device logs are in {folder} ({size >> 20} MiB); they are as the NPUs have them, without pseudonyms\n"
 
 

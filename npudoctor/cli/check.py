@@ -131,10 +131,10 @@ def _examine(args: argparse.Namespace, config: Config, until: float) -> tuple[Re
         options=node.options(args, config),
         fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
         severities=config.severity,
-        silenced=config.silenced(),
+        silenced=config.silences_on(),
         deadline_s=_left_s(args.timeout or config.timeout_s, until),
     )
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         try:
             chosen = select(catalog, selection)
             events = engine.run(catalog, host, selection)

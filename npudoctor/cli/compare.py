@@ -24,7 +24,7 @@ from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.compare import features
 from npudoctor.compare import groups as compare
 from npudoctor.compare.features import Node, Values
-from npudoctor.control_characters import all_visible, visible
+from npudoctor.control_characters import all_visible, escape
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 SIDE_BY_SIDE_FROM = 12
@@ -226,7 +226,7 @@ def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bo
         titles = [split.feature.title for split in found.splits]
         more = f" and {len(titles) - MOST_SHOWN} more" if len(titles) > MOST_SHOWN else ""
         lines += ["", f"Also different: {', '.join(titles[:MOST_SHOWN])}{more} (details: --verbose)."]
-    return "\n".join(map(visible, lines)) + "\n"
+    return "\n".join(map(escape, lines)) + "\n"
 
 
 def _headline(found: compare.Comparison, names: Mapping[str, str]) -> str:

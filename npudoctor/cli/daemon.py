@@ -183,7 +183,7 @@ def serve_runs() -> None:
     def open_host(site: Site) -> Iterator[Host]:
         with contextlib.ExitStack() as stack:
             try:
-                host = stack.enter_context(node.opened(args, site.config))
+                host = stack.enter_context(node.open_node(args, site.config))
             except UsageError as problem:
                 raise Refused(str(problem)) from problem
             yield host

@@ -56,7 +56,7 @@ def _fleet(args: argparse.Namespace) -> int:
         raise UsageError(f"--fleet: expected a format of {', '.join(fleet.FORMATS)}, found {args.format}")
     if args.format == "text":
         say(ABOUT_FLEET)
-    report = verdict.judge_fleet(sim.merged(64, FAULTS), Selection())
+    report = verdict.judge_fleet(sim.merged_fleet(64, FAULTS), Selection())
     write(fleet.render_report(report, args), colored=args.format == "text")
     return report.exit_code
 

@@ -54,7 +54,7 @@ def _find_environment(args: argparse.Namespace, config: Config) -> tuple[int, st
     if FIX not in catalog.fixes:
         raise UsageError("the fix env.profile did not load; run `npudoctor check` for the reason")
     told = node.options(args, config)
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         report, _ = plan.run_checks(catalog, host, plan.provers(catalog, catalog.fixes[FIX]), told)
         offered = [pair for pair in plan.offers(report).get(FIX, ()) if pair[1].severity >= Severity.WARNING]
         if args.check:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from npudoctor.cli.output import UsageError, say, write, write_json
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 
 if TYPE_CHECKING:
     from npudoctor.explain.diagnosis import Diagnosis
@@ -92,7 +92,7 @@ def _explain_log(args: argparse.Namespace) -> int:
     with Progress(logs.total_bytes, color=not args.no_color) as progress:
         scanner = scan.Scanner(progress=progress.add)
         for name, blocks in logs.read(scan.BLOCK):
-            scanner.read(visible(name), blocks)
+            scanner.read(escape(name), blocks)
     found = diagnosis.diagnose(scanner, [name for name in args.log if os.path.isdir(name)])
     document = log_documents.of_log(found)
     if args.json:

@@ -16,7 +16,7 @@ from typing import Any
 from npudoctor import engine, knowledge, plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import UsageError, write, write_json
-from npudoctor.control_characters import visible, visible_lines
+from npudoctor.control_characters import escape, visible_lines
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.host import Unavailable
 from npudoctor.sdk import Probe
@@ -57,7 +57,7 @@ def _gather(args: argparse.Namespace) -> dict[Probe, Any]:
     names = {probe.name for probe in catalog.probes.values()}
     if unknown := next((name for name in args.names if name not in names), None):
         raise UsageError(f"unknown fact {unknown!r}; known are {', '.join(sorted(names))}")
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         return engine.gather(catalog, host, node.options(args, config), deadline_s=args.timeout)
 
 
@@ -65,9 +65,9 @@ def _as_json(value: Any) -> dict[str, Any]:
     from npudoctor.facts.parsers import to_json
 
     if isinstance(value, Unavailable):
-        return {"unavailable": visible(value.reason), "because": value.because.value}
+        return {"unavailable": escape(value.reason), "because": value.because.value}
     if isinstance(value, engine.Crash):
-        return {"crashed": visible(value.reason)}
+        return {"crashed": escape(value.reason)}
     if isinstance(value, JobEnvironment):
         return {"value": _variables(value)}
     return {"value": to_json(value)}
@@ -78,11 +78,11 @@ def _variables(environment: JobEnvironment) -> dict[str, Any]:
     known = knowledge.environment().recorded
     shown = {name: visible_lines(value) for name, value in sorted(environment.items()) if name in known}
     others = environment.others + len(environment) - len(shown)
-    return {"whose": visible(environment.whose), "variables": shown, "others": others}
+    return {"whose": escape(environment.whose), "variables": shown, "others": others}
 
 
 def _as_text(name: str, value: Any) -> str:
     if isinstance(value, (Unavailable, engine.Crash)):
-        return f"{name:<28}  – {visible(value.reason)}\n"
+        return f"{name:<28}  – {escape(value.reason)}\n"
     text = json.dumps(_as_json(value)["value"], ensure_ascii=False)
     return f"{name:<28}  {text if len(text) <= 400 else text[:397] + '...'}\n"

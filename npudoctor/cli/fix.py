@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.form and not (args.ids or args.all_safe):
         raise UsageError("--as requires the fix to print")
     options = node.options(args, config)
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         try:
             if args.recover:
                 events = runner.recover(fixing.changeable(host), state=args.state)
@@ -110,7 +110,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
     report, _ = plan.run_checks(catalog, host, (), options)
     offered = plan.offers(report)
     if args.all_safe:
-        return safe(catalog, offered)
+        return safe_requests(catalog, offered)
     if not offered:
         serious = [one for result in report.results for one in result.open_findings if one.severity > Severity.INFO]
         advice = f"no automatic fix for the problems found ({len(serious)}); npudoctor check -v says what to do"
@@ -125,7 +125,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
     return None
 
 
-def safe(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: ignore[type-arg]
+def safe_requests(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: ignore[type-arg]
     """The safe fixes offered by findings at warning or above, in the order of the catalogue."""
     order = {check: place for place, check in enumerate(catalog.checks)}
     serious = {

@@ -191,11 +191,11 @@ def _check(args: argparse.Namespace) -> int:
     if os.path.exists(folder):
         gather.must_be_usable([folder])
     run = Run(folder)
-    fleet_asking.remember(args, run.asked())
-    names = fleet_asking.named_nodes(args) or run.expected() or fleet_asking.of_slurm(args)
+    fleet_asking.remember(args, run.options_asked())
+    names = fleet_asking.named_nodes(args) or run.expected_names() or fleet_asking.of_slurm(args)
     if not names:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory, --rank-table, --slurm, --drop or --run")
-    if (before := run.expected()) and before != names:
+    if (before := run.expected_names()) and before != names:
         raise UsageError(f"--run {folder}: its nodes are others than the named ones; choose a new folder")
     plan, (called, engine) = fleet_asking.plan(args, names), fleet_asking.engine(args)
     run.begin(names)
@@ -221,7 +221,7 @@ def _merge(args: argparse.Namespace) -> int:
         say(
             "npudoctor: names, addresses and serial numbers that npudoctor knows are pseudonyms; read it before sending"
         )
-    fleet, run = gather.stored(paths)
+    fleet, run = gather.stored_fleet(paths)
     return _show(args, fleet, run=run)
 
 
@@ -247,7 +247,7 @@ def _verdict_of(
         skip=tuple(args.skip),
         fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
         severities=config.severity,
-        silenced=config.silenced(),
+        silenced=config.silences_on(),
     )
     from npudoctor.selection import UnknownName
 
@@ -295,7 +295,7 @@ def render_report(report: FleetReport, args: argparse.Namespace) -> str:
 def _lists(args: argparse.Namespace) -> int:
     from npudoctor.fleet import gather, lists
 
-    fleet, run = gather.stored(args.paths)
+    fleet, run = gather.stored_fleet(args.paths)
     report, fleet = _verdict_of(args, fleet, run)
     write(lists.render(args.list, report, fleet))
     for text in lists.left_out(report):
@@ -308,7 +308,7 @@ def _fix(args: argparse.Namespace) -> int:
     from npudoctor.cli import fixing
     from npudoctor.fleet import fixplan, gather
 
-    fleet, run = gather.stored(args.paths)
+    fleet, run = gather.stored_fleet(args.paths)
     report, _ = _verdict_of(args, fleet, run)
     rows = fixplan.plan(report, args.id)
     if not rows and args.id is not None and args.id not in (catalog := plugins.load()).fixes:
@@ -359,7 +359,7 @@ def _sim(args: argparse.Namespace) -> int:
     run.begin(names)
     for place, name in enumerate(names):
         if digest := digests.get(name):
-            run.keep(Outcome(node=name, kind="answered"), line.packed(digest))
+            run.keep(Outcome(node=name, kind="answered"), line.pack(digest))
         else:
             run.keep(sim.outcome(name, place), None)
     for fault, where in planted.items():

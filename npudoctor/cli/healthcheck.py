@@ -24,7 +24,7 @@ import os
 from typing import Any
 
 from npudoctor.cli.output import UsageError, write
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.daemon import asking, state
 from npudoctor.host import hands_off
 
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the line; 0 where the NPUs are healthy."""
     fit, line = _answer(args)
-    write(f"{_cut(visible(line), LINE_BYTES)}\n")
+    write(f"{_cut(escape(line), LINE_BYTES)}\n")
     return 0 if fit else 1
 
 
@@ -78,7 +78,7 @@ def _cut(line: str, limit: int) -> str:
 def _line_with_count(line: str, more: int) -> str:
     """The line with how many problems more there are, which stays where the line is cut."""
     rest = f" and {more} more" if more else ""
-    return _cut(visible(line), LINE_BYTES - len(rest)) + rest
+    return _cut(escape(line), LINE_BYTES - len(rest)) + rest
 
 
 def _answer(args: argparse.Namespace) -> tuple[bool, str]:
@@ -101,9 +101,9 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
     except Exception as problem:
         if args.debug:
             raise
-        from npudoctor.host.shortage import exhausted
+        from npudoctor.host.shortage import what_ran_out
 
-        if reason := exhausted(problem):
+        if reason := what_ran_out(problem):
             return False, f"unhealthy: {reason}"
         return False, f"unhealthy: internal error: {type(problem).__name__}: {problem}"
 
@@ -183,10 +183,10 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
         names=("health",),
         options=node.options(told, config),
         severities=config.severity,
-        silenced=config.silenced(),
+        silenced=config.silences_on(),
         deadline_s=args.timeout,
     )
-    with node.opened(told, config) as host:
+    with node.open_node(told, config) as host:
         for event in engine.run(catalog, host, selection):
             if isinstance(event, engine.Done):
                 done = event

@@ -7,7 +7,7 @@ import argparse
 from npudoctor import plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import say, write, write_json
-from npudoctor.control_characters import all_visible, visible, visible_lines
+from npudoctor.control_characters import all_visible, escape, visible_lines
 from npudoctor.fixer import progress, runner
 from npudoctor.fixer.events import in_one_line
 from npudoctor.host import Refused
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the runs, oldest first."""
     config = node.load_config(args)
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         try:
             node_host = fixing.with_journal(host)
             resolves = progress.resolving(plugins.load(args.plugin).fixes)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         if one["why"]:
             write(f"    reason: {one['why']}\n")
         for preview in raw["preview"]:
-            write(f"    {visible(in_one_line(preview))}\n")
+            write(f"    {escape(in_one_line(preview))}\n")
         if said := progress.stage_clause(one) or one["reason"]:
             write(f"    {said}\n")
     if not runs:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fixes:
         write(_fixes(catalog, args.format))
         return 0
-    silenced = node.load_config(args, catalog).silenced()
+    silenced = node.load_config(args, catalog).silences_on()
     checks = list(catalog.checks.values())
     if args.format == "markdown":
         from npudoctor.explain import pages

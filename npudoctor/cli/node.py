@@ -214,7 +214,7 @@ def _change_control(args: argparse.Namespace, config: site.Config) -> ChangeCont
 
 
 @contextlib.contextmanager
-def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
+def open_node(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
     """The requested node; its running tools are ended on leaving."""
     kept_at = simulated_state(args)
     _state_must_exist(args)

@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
     limit_s = args.timeout or 100.0
     until = time.monotonic() + limit_s
     catalog = plugins.load(args.plugin)
-    with args.limit(limit_s), node.opened(args, config) as host:
+    with args.limit(limit_s), node.open_node(args, config) as host:
         selection = Selection(
             options=node.options(args, config),
             fail_on=config.fail_on,
             severities=config.severity,
-            silenced=config.silenced(),
+            silenced=config.silences_on(),
             deadline_s=max(0.1, until - time.monotonic()),
         )
         name = args.name or os.environ.get("SLURMD_NODENAME", "")
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.line:
         write(f"{line.line_of(found)}\n")
     elif args.to:
-        _drop(args.to, found.name, line.packed(found))
+        _drop(args.to, found.name, line.pack(found))
     else:
         write_json(to_data(found))
     return found.exit_code

@@ -20,7 +20,7 @@ from npudoctor import engine, plugins
 from npudoctor.cli import node as nodes
 from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.cli.staged import staged_in
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.data import to_data
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report
@@ -63,14 +63,14 @@ def without_cann(found: Found, version: str | None) -> tuple[str, ...]:
     toolkits = [one.of("toolkit", "combined") for one in found.sets]
     if version is None or any(toolkit is not None for toolkit in toolkits):
         return ()
-    return (f"no CANN {visible(version)} that fits this node is in these folders",)
+    return (f"no CANN {escape(version)} that fits this node is in these folders",)
 
 
 def node_of(args: argparse.Namespace) -> Node:
     """What of the node decides which packages fit."""
     config = nodes.load_config(args)
     catalog = plugins.load(args.plugin)
-    with nodes.opened(args, config) as host:
+    with nodes.open_node(args, config) as host:
         known = engine.gather(catalog, host, nodes.options(args, config), facts=FACTS)
     return of_facts({probe.provides: value for probe, value in known.items()})
 
@@ -80,8 +80,10 @@ def examine_node(args: argparse.Namespace, staged: StagedPackages) -> tuple[Node
     config = nodes.load_config(args)
     catalog = plugins.load(args.plugin)
     options = replace(nodes.options(args, config), packages=staged)
-    selection = Selection(names=("install",), options=options, severities=config.severity, silenced=config.silenced())
-    with nodes.opened(args, config) as host:
+    selection = Selection(
+        names=("install",), options=options, severities=config.severity, silenced=config.silences_on()
+    )
+    with nodes.open_node(args, config) as host:
         for event in engine.run(catalog, host, selection, facts=FACTS):
             if isinstance(event, engine.Done):
                 return of_facts({probe.provides: value for probe, value in event.facts.items()}), event.report
@@ -131,7 +133,7 @@ def _row(package: Package, node: Node) -> dict[str, Any]:
 
 
 def _lines(staged: StagedPackages, node: Node, found: Found, lacks: tuple[Missing, ...]) -> Iterator[str]:
-    yield f"{', '.join(map(visible, staged.folders))}: {_count(staged)}"
+    yield f"{', '.join(map(escape, staged.folders))}: {_count(staged)}"
     yield f"node: {describe_node(node)}"
     yield from (f"not known of the node: {reason}" for reason in node.unknown[:3])
     if staged.packages:
@@ -140,7 +142,7 @@ def _lines(staged: StagedPackages, node: Node, found: Found, lacks: tuple[Missin
     if staged.others:
         yield ""
         yield "other files:"
-        yield from (f"  {_name(staged, other.path)}: {visible(other.what)}" for other in staged.others[:SHOWN_OTHERS])
+        yield from (f"  {_name(staged, other.path)}: {escape(other.what)}" for other in staged.others[:SHOWN_OTHERS])
         if len(staged.others) > SHOWN_OTHERS:
             yield f"  and {len(staged.others) - SHOWN_OTHERS} more (--json)"
     yield ""
@@ -178,7 +180,7 @@ def describe_node(node: Node) -> str:
     if not node.driver and node.driver_known:
         installed.insert(0, "no driver")
     parts = (chips, node.arch, node.os, node.kernel and f"kernel {node.kernel}", python, *installed)
-    return visible(", ".join(part for part in parts if part)) + (", in a container" if node.in_container else "")
+    return escape(", ".join(part for part in parts if part)) + (", in a container" if node.in_container else "")
 
 
 def _table(staged: StagedPackages, node: Node) -> Iterator[str]:
@@ -197,20 +199,20 @@ def _table(staged: StagedPackages, node: Node) -> Iterator[str]:
         if reason:
             remarks.append(f"  {name}: {reason}")
         remarks += [f"  {name}: {remark}" for remark in package.remarks]
-    cells = [tuple(visible(cell) for cell in row) for row in rows]
+    cells = [tuple(escape(cell) for cell in row) for row in rows]
     widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]) - 1)]
     for row in cells:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
     if remarks:
         yield ""
-        yield from map(visible, remarks)
+        yield from map(escape, remarks)
 
 
 def _name(staged: StagedPackages, path: str) -> str:
     """A path as it is shown: below the folder, where there is one."""
     if len(staged.folders) == 1:
         path = path.removeprefix(staged.folders[0].rstrip("/") + "/")
-    return visible(path)
+    return escape(path)
 
 
 def _set_lines(found: Found) -> Iterator[str]:
@@ -220,8 +222,8 @@ def _set_lines(found: Found) -> Iterator[str]:
     yield "matching set:" if len(found.sets) == 1 else f"{len(found.sets)} matching sets; choose one:"
     for letter, one in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:SHOWN_SETS], found.sets, strict=False):
         mark = f"  {letter}  " if len(found.sets) > 1 else "  "
-        yield f"{mark}{visible(one.title)}"
-        yield from (f"{' ' * len(mark)}{visible(reason)}" for reason in one.reasons)
-        yield from (f"{' ' * len(mark)}uncertain: {visible(text)}" for text in one.uncertain)
+        yield f"{mark}{escape(one.title)}"
+        yield from (f"{' ' * len(mark)}{escape(reason)}" for reason in one.reasons)
+        yield from (f"{' ' * len(mark)}uncertain: {escape(text)}" for text in one.uncertain)
     if len(found.sets) > SHOWN_SETS:
         yield f"  and {len(found.sets) - SHOWN_SETS} more (--json)"

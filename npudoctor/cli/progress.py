@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 
 from npudoctor import engine
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 
 WIDTH = 24
 USUAL_COLUMNS = 80
@@ -78,7 +78,7 @@ class Progress:
             return ""
         waited = f" {now - since:.0f} s" if now - since >= SLOW_S else ""
         left = self.left_s(now)
-        return f" {visible(fact)}{waited}" + (f", about {left:.0f} s left" if waited and left else "")
+        return f" {escape(fact)}{waited}" + (f", about {left:.0f} s left" if waited and left else "")
 
     def left_s(self, now: float) -> float | None:
         """How long the rest takes if it goes on as before, in seconds; None while too little has ended to tell."""

@@ -30,12 +30,12 @@ from npudoctor import engine, plugins
 from npudoctor.cli import case_page, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.host import Refused
 from npudoctor.host.recording import bundle_reader, bundle_writer
 from npudoctor.host.recording.archive import MAX_ENTRIES, MAX_UNPACKED_BYTES
 from npudoctor.host.recording.recorder import Notes, RecordingHost
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import what_ran_out
 from npudoctor.privacy import recording_policy, redaction
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, select
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--device-logs requires --case, on the node itself")
     config = node.load_config(args)
     limit_s = args.timeout or config.timeout_s
-    with args.limit(limit_s), node.opened(args, config) as host:
+    with args.limit(limit_s), node.open_node(args, config) as host:
         catalog = plugins.load(args.plugin)
         target = (
             args.target or "npudoctor-redacted.tar.gz"
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.case:
         say("Serial numbers, names and addresses are kept for the vendor; --redact replaces them.")
     if args.case and not (args.replay or args.simulate or args.root):
-        with node.opened(args, config) as host:
+        with node.open_node(args, config) as host:
             say(case_page.device_logs(host, place, wanted=args.device_logs), end="")
     write(_replaying(args, target) + "\n")
     return 0
@@ -190,7 +190,7 @@ def write_files(files: dict[str, bytes], place: str, *, force: bool) -> None:
     except Refused as problem:
         raise UsageError(f"{place} was not written: {problem.reason}") from problem
     except OSError as problem:
-        if exhausted(problem):
+        if what_ran_out(problem):
             raise
         raise UsageError(f"cannot write {place}: {problem.strerror}") from problem
 
@@ -225,7 +225,7 @@ def _account(kept: Notes, left_out: recording_policy.LeftOut, target: str, *, ve
     lines.append("  process arguments, except scripts, modules and numeric launcher options")
     lines += [f"  file {path} (unknown purpose)" for path in left_out.files]
     lines += [f"  command `{key.split(' ')[0]} …` (unknown purpose)" for key in left_out.commands]
-    return "\n".join(map(visible, lines)) + "\n"
+    return "\n".join(map(escape, lines)) + "\n"
 
 
 def to_review(files: Mapping[str, bytes]) -> str:

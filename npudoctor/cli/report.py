@@ -25,7 +25,7 @@ from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.cli.progressed import Progressed
-from npudoctor.control_characters import visible, visible_lines
+from npudoctor.control_characters import escape, visible_lines
 from npudoctor.data import to_data
 from npudoctor.findings import Report
 from npudoctor.fixer.events import in_one_line
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         _must_be_replaceable(args.html, force=args.force)
     explained = _explain_logs(args.log) if args.log else None
-    with args.limit(limit_s), node.opened(args, config) as host:
+    with args.limit(limit_s), node.open_node(args, config) as host:
         catalog = plugins.load(args.plugin)
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config), deadline_s=limit_s)
@@ -171,7 +171,7 @@ def changes_of(host: Host, state: str | None) -> list[str]:
     except (Refused, Unavailable, OSError) as why:
         return [f"not known: {why.reason if isinstance(why, (Refused, Unavailable)) else why.strerror}"]
     return [
-        visible(f"{one['started_at']} {one['fix']}: {'; '.join(map(in_one_line, one['preview']))} ({one['status']})")
+        escape(f"{one['started_at']} {one['fix']}: {'; '.join(map(in_one_line, one['preview']))} ({one['status']})")
         for one in runs
     ]
 
@@ -183,13 +183,13 @@ def timeline(state: str | None) -> Iterator[str]:
     try:
         found = stored.changes(state, MOST_CHANGES)
     except Unavailable as why:
-        yield visible(f"not known: {why.reason}")
+        yield escape(f"not known: {why.reason}")
         return
     for at, *texts in reversed(found):
         kind, check, subject, said = (one if isinstance(one, str) else "" for one in texts)
         where = f" ({check}{f', {subject}' if subject not in ('', 'host') else ''})" if check else ""
         with contextlib.suppress(ValueError, TypeError, OverflowError, OSError):  # no time that a clock has
-            yield visible(f"{clock.in_utc(at)} {kind}: {said}{where}")
+            yield escape(f"{clock.in_utc(at)} {kind}: {said}{where}")
 
 
 def series(state: str | None) -> list[tuple[str, ...]]:
@@ -198,7 +198,7 @@ def series(state: str | None) -> list[tuple[str, ...]]:
 
     ranges: dict[str, list[list[float]]] = {}
     for _, chip, values in stored.readings(state, since=clock.timestamp() - DAY_S, most=MOST_READINGS):
-        kept = ranges.setdefault(visible(chip), [[] for _ in values])
+        kept = ranges.setdefault(escape(chip), [[] for _ in values])
         for known, value in zip(kept, values, strict=True):
             if value is not None:
                 known[:] = [min([value, *known]), max([value, *known])]
@@ -220,7 +220,7 @@ def _explain_logs(names: Sequence[str]) -> Mapping[str, Any]:
     logs = logfiles.Logs(names)
     scanner = scan.Scanner()
     for name, blocks in logs.read(scan.BLOCK):
-        scanner.read(visible(name), blocks)
+        scanner.read(escape(name), blocks)
     found = diagnosis.diagnose(scanner, [name for name in names if os.path.isdir(name)])
     if found.knows or found.answer:
         return log_documents.of_log(found)

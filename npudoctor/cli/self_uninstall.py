@@ -24,7 +24,7 @@ from typing import Any
 
 from npudoctor.cli import fixing, node, service
 from npudoctor.cli.output import say, write
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.fixer import journal, runner
 from npudoctor.host import MutableHost, Refused, Unavailable
 from npudoctor.records import record
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show, confirm, remove."""
     config = node.load_config(args)
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         try:
             changeable = fixing.changeable(host)
             kept = find_kept(changeable)
@@ -145,16 +145,15 @@ def _is_folder(host: MutableHost, path: str) -> bool:
 
 def describe_kept(kept: Kept) -> str:
     """What is removed, and what stays, as lines."""
-    lines = [f"  remove  {visible(path)} (service, stopped and disabled)" for path in kept.units]
-    lines += [f"  remove  {visible(path)}" for path in kept.folders]
+    lines = [f"  remove  {escape(path)} (service, stopped and disabled)" for path in kept.units]
+    lines += [f"  remove  {escape(path)}" for path in kept.folders]
     lines = lines or ["  nothing to remove: no service, no state of this user"]
-    lines += [f"  keep    {visible(path)} (configuration)" for path in kept.configurations]
-    lines += [f"  keep    {visible(path)} (reports of fleet runs)" for path in kept.fleets]
+    lines += [f"  keep    {escape(path)} (configuration)" for path in kept.configurations]
+    lines += [f"  keep    {escape(path)} (reports of fleet runs)" for path in kept.fleets]
     lines += [
-        f"  keep    {visible(path)} (state in another home folder: run this command as its user)"
-        for path in kept.others
+        f"  keep    {escape(path)} (state in another home folder: run this command as its user)" for path in kept.others
     ]
-    lines += [f"  keep    {visible(run)} (a change; undo it before: npudoctor undo)" for run in kept.applied]
+    lines += [f"  keep    {escape(run)} (a change; undo it before: npudoctor undo)" for run in kept.applied]
     return "\n".join(lines) + "\n"
 
 

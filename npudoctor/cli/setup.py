@@ -30,7 +30,7 @@ from typing import Any
 
 from npudoctor import engine, plugins
 from npudoctor.cli import fixing, node, setup_install, setup_plan
-from npudoctor.cli.fix import safe
+from npudoctor.cli.fix import safe_requests
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progressed import Progressed
 from npudoctor.data import to_data
@@ -88,7 +88,7 @@ class Setup:
         for _ in range(ROUNDS):
             plans = self._plans(report)
             self.planned += plans
-            if not plans or self.args.dry_run or not self._confirmed(plans):
+            if not plans or self.args.dry_run or not self._confirm(plans):
                 break
             for one in plans:
                 self._apply(one)
@@ -118,14 +118,14 @@ class Setup:
         serious = {
             id for id, pairs in offered.items() if any(finding.severity >= Severity.WARNING for _, finding in pairs)
         }
-        requests = safe(self.catalog, offered) + [Request(id) for id in self.args.allow if id in serious]
+        requests = safe_requests(self.catalog, offered) + [Request(id) for id in self.args.allow if id in serious]
         done = {one.fix for one in self.ended}
         plans = [
             plan.make(self.catalog, self.host, request, self.options) for request in requests if request.id not in done
         ]
         return [one for one in plans if not one.empty]
 
-    def _confirmed(self, plans: list[FixPlan]) -> bool:
+    def _confirm(self, plans: list[FixPlan]) -> bool:
         for one in plans:
             say(fixing.rendered_plan(one))
         if self.args.yes:
@@ -149,7 +149,7 @@ class Setup:
         allowed = [word for id in self.args.allow for word in ("--allow", id)]
         return ["setup", "--yes", *allowed, *shlex.split(node.words_of(self.args))]
 
-    def remaining(self, report: Report) -> list[tuple[str, Finding]]:
+    def manual_findings(self, report: Report) -> list[tuple[str, Finding]]:
         """Findings that need manual action; in a preview without those that would be fixed."""
         mended = {one.fix.id for one in self.planned if one.refused is None} if self.args.dry_run else set()
         return [
@@ -164,7 +164,7 @@ class Setup:
 
 def run(args: argparse.Namespace) -> int:
     """Set the node up; the exit code tells what remains."""
-    if setup_plan.asked(args) | setup_install.asked(args):
+    if setup_plan.is_plan_asked_for(args) | setup_install.goes_on(args):
         try:
             return setup_plan.run(args) if args.packages else setup_install.go_on(args)
         except Refused as why:
@@ -172,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
             if why.instead and not why.instead.startswith("--"):
                 say(f"  $ {'sudo npudoctor setup …' if why.instead == 'sudo' else why.instead}")
             return fixing.REFUSED
-    if args.resume and (code := setup_install.resumed(args)) != 0:
+    if args.resume and (code := setup_install.verify_waiting(args)) != 0:
         return code
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
@@ -180,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
         if unknown[0] in fixing.OF_SETUP:
             raise UsageError(f"--allow {unknown[0]} requires --packages FOLDER")
         raise UsageError(f"--allow {unknown[0]}: unknown fix; known are {', '.join(catalog.fixes)}")
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         try:
             if not args.dry_run:
                 fixing.changeable(host)
@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
         except Refused as why:
             say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
-    remaining = setup.remaining(report)
+    remaining = setup.manual_findings(report)
     code = _exit_code(setup, report)
     if args.json:
         write(json.dumps(_document(setup, report, remaining, code), indent=2) + "\n")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from npudoctor import plugins
 from npudoctor.cli import node, setup_image, setup_node
 from npudoctor.cli.output import UsageError, say, write
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.fixer import control
 from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
@@ -65,15 +65,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked(args: argparse.Namespace) -> bool:
+def goes_on(args: argparse.Namespace) -> bool:
     """Whether an installation is gone on with; raises UsageError for options that need a folder, or exclude others."""
-    goes_on = [name for name in ("attach", "resume") if getattr(args, name)]
-    if goes_on and (args.packages or len(goes_on) > 1):
-        raise UsageError(f"--{goes_on[0]} stands alone")
+    named = [name for name in ("attach", "resume") if getattr(args, name)]
+    if named and (args.packages or len(named) > 1):
+        raise UsageError(f"--{named[0]} stands alone")
     for name in ("irreversible", "expect_host", "unmanaged", "signed_by", "stop", "image"):
         if getattr(args, name) and not args.packages:
             raise UsageError(f"--{name.replace('_', '-')} requires --packages FOLDER")
-    return bool(goes_on) and not (args.resume and args.yes)
+    return bool(named) and not (args.resume and args.yes)
 
 
 def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[str, str]) -> None:
@@ -93,7 +93,7 @@ def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[s
 
 def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None], report: Report) -> int:
     """Install the steps of a plan that was shown and is complete; the exit code."""
-    with opened(args) as (host, catalog, options):
+    with open_this_machine(args) as (host, catalog, options):
         _refuse_by_checks(report, but="install.holders" if args.stop else "")
         for note in control.ignored_hold(host):
             say(f"npudoctor: {note}")
@@ -102,13 +102,13 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
         steps = tuple(_with_way_back(host, step) for step in _steps(plan, sums, args))
         journal = Journal(host, args.state)
         journal.prepare()
-        with control.locked(journal):
+        with control.lock_journal(journal):
             refuse_second(journal)
             containers = setup_node.containers_of(catalog, host, options)
             stop = holders.confirmed_holders(host, args.stop, containers) if args.stop else ()
             for step in steps:
                 signed = signatures.verify(host, step.source, args.signed_by)
-                write(f"{visible(f'{step.source}: {signed}; SHA-256 {step.sha256}')}\n")
+                write(f"{escape(f'{step.source}: {signed}; SHA-256 {step.sha256}')}\n")
             replaced = dict.fromkeys(_stopped_runs(journal), "replaced by")
             return begin(args, (host, catalog, options), journal, steps, stop, replaced)
 
@@ -140,9 +140,9 @@ def begin(
         caller.free()
     described = setup_node.describe_node(host, catalog, options, unmanaged=args.unmanaged)
     digest = run.plan_digest(described, steps)
-    write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
+    write(f"out of service: {escape(service)}\nplan: SHA-256 {digest}\n")
     for one in stop:
-        write(f"stopped before it, started after the proof: {visible(one.name)}\n")
+        write(f"stopped before it, started after the proof: {escape(one.name)}\n")
     _confirm_host(args, host)
     record = _record(host, journal, steps, options, digest)
     opening.open_run(journal, record, described, steps, stop, caller.containers(), image)
@@ -160,17 +160,17 @@ def _with_way_back(host: ApartHost, step: Step) -> Step:
 
 def go_on(args: argparse.Namespace) -> int:
     """`--attach` and `--resume`."""
-    with opened(args) as (host, catalog, options):
+    with open_this_machine(args) as (host, catalog, options):
         journal = Journal(host, args.state)
         found = state.current_run(journal)
-        shown = _show_log(host, journal, found) if args.attach and found and journal.kept(found, state.PLAN) else 0
-        with control.locked(journal) if journal.runs() else contextlib.nullcontext():
+        shown = _show_log(host, journal, found) if args.attach and found and journal.document(found, state.PLAN) else 0
+        with control.lock_journal(journal) if journal.runs() else contextlib.nullcontext():
             run.lift_leftover(host, journal)
             found = state.current_run(journal)
             status = journal.status(found) if found else None
             if found is None or status is None:
                 raise Refused("no installation goes on, and none waits for a reboot")
-            if status.status == RUNNING and journal.kept(found, state.PLAN) is None:
+            if status.status == RUNNING and journal.document(found, state.PLAN) is None:
                 journal.mark(found, STOPPED, BEFORE_FIRST)
                 raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
             _, steps = state.plan_of(journal, found)
@@ -192,11 +192,11 @@ def go_on(args: argparse.Namespace) -> int:
 
 def option_to_go_on(args: argparse.Namespace) -> str:
     """The option that goes on with the installation of this node that has not ended; empty where there is none."""
-    with contextlib.suppress(Refused, Unavailable, OSError), opened(args) as (host, _, _):
+    with contextlib.suppress(Refused, Unavailable, OSError), open_this_machine(args) as (host, _, _):
         journal = Journal(host, args.state)
         found = state.current_run(journal)
         status = journal.status(found) if found else None
-        if found is None or status is None or journal.kept(found, state.PLAN) is None:
+        if found is None or status is None or journal.document(found, state.PLAN) is None:
             return ""
         if status.status == RUNNING and not _has_rebooted(host, journal, found):
             return "--attach"
@@ -209,7 +209,7 @@ def _has_rebooted(host: ApartHost, journal: Journal, found: str) -> bool:
     return host.boot_id() not in ("", state.plan_of(journal, found)[0].boot_id)
 
 
-def resumed(args: argparse.Namespace) -> int:
+def verify_waiting(args: argparse.Namespace) -> int:
     """Verify the installation that waits on this node, or that was interrupted; 0 where there is none, or it is READY.
 
     The safe fixes come after 0 only: what an interrupted step has left is for a person, and the node is not set up.
@@ -217,7 +217,7 @@ def resumed(args: argparse.Namespace) -> int:
     if args.simulate or args.replay or args.root or os.geteuid() != 0:
         return 0
     try:
-        with opened(args) as (host, _, _):
+        with open_this_machine(args) as (host, _, _):
             journal = Journal(host, args.state)
             found = state.current_run(journal)
             status = journal.status(found) if found else None
@@ -254,11 +254,11 @@ def _follow_log(host: ApartHost, journal: Journal, id: str, caller: run.Caller, 
 
 
 def _last(line: str) -> int:
-    write(f"{visible(line)}\n")
+    write(f"{escape(line)}\n")
     return 0 if line == run.READY else INTERRUPTED if line.startswith("INTERRUPTED") else NOT_READY
 
 
-def opened(args: argparse.Namespace) -> _Node:
+def open_this_machine(args: argparse.Namespace) -> _Node:
     """This machine as root; raises Refused for another one."""
     return _Node(args)
 
@@ -268,7 +268,7 @@ class _Node:
         self._args = args
         self._config = node.load_config(args)
         self._catalog = plugins.load(args.plugin)
-        self._opening = node.opened(args, self._config)
+        self._opening = node.open_node(args, self._config)
 
     def __enter__(self) -> tuple[ApartHost, Catalog, Options]:
         host = self._opening.__enter__()
@@ -340,7 +340,7 @@ def refuse_second(journal: Journal, *, but: str = "") -> None:
         status = journal.status(id)
         if status is None or journal.elsewhere(id) or id == but:
             continue
-        if status.status == RUNNING and journal.kept(id, state.PLAN) is None:
+        if status.status == RUNNING and journal.document(id, state.PLAN) is None:
             journal.mark(id, STOPPED, BEFORE_FIRST)
         elif status.status == RUNNING:
             raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")

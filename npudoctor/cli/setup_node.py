@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from npudoctor import engine
 from npudoctor.cli import setup_image
 from npudoctor.cli.output import write
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
 from npudoctor.facts.node.chips import Chips
@@ -35,7 +35,7 @@ _HOLDING: tuple[type, ...] = (PciCards, RunningContainers)
 
 def tell(line: str) -> None:
     """Show a line at once."""
-    write(f"{visible(line)}\n")
+    write(f"{escape(line)}\n")
     sys.stdout.flush()
 
 

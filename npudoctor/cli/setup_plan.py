@@ -13,7 +13,7 @@ from typing import Any
 from npudoctor.cli import packages, setup_install, setup_text
 from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.cli.staged import staged_in
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.facts.node.staged_packages import StagedPackages
 from npudoctor.findings import Report, Status
 from npudoctor.host import Host, Refused, Unavailable
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked(args: argparse.Namespace) -> bool:
+def is_plan_asked_for(args: argparse.Namespace) -> bool:
     """Whether a plan is asked for; raises UsageError for options that need a folder."""
     for option, value in (
         ("--for", args.purpose),
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < setup_text.width(found.plan)
         lines = list(found.lines(narrow=narrow))
         if args.image:
-            lines.insert(-1, f"proof: also the smoke run in {visible(args.image)}, with all NPUs")
+            lines.insert(-1, f"proof: also the smoke run in {escape(args.image)}, with all NPUs")
         lines += ["nothing was changed"] if args.dry_run or not found.complete else []
         write("\n".join(lines) + "\n")
     if found.node.in_container and not args.dry_run:
@@ -149,7 +149,7 @@ class Prepared:
     def holders(self) -> list[str]:
         """What the checks say of who holds an NPU."""
         held = [result for result in self.report.results if result.check == "install.holders"]
-        return [visible(finding.summary) for result in held for finding in result.findings]
+        return [escape(finding.summary) for result in held for finding in result.findings]
 
     def lines(self, *, narrow: bool = False) -> Iterator[str]:
         """The plan as text; `narrow` lists the steps instead of a table, for a terminal of 80 columns."""
@@ -159,7 +159,7 @@ class Prepared:
         )
         yield from setup_text.not_used(self.staged, self.node, every=not self.sets)
         yield from setup_text.trial_lines(self.report)
-        yield visible(self._verdict)
+        yield escape(self._verdict)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -229,8 +229,8 @@ def _not_there(sets: Sequence[PackageSet], expected: dict[str, str]) -> Iterator
     for part, version in expected.items():
         if not any(_has(one, part, version) for one in sets):
             there = {package.version for one in sets if (package := setup_text.version_package(one, part)) is not None}
-            others = f"there is {visible(', '.join(sorted(filter(None, there))))}" if there else "there is none"
-            yield f"--expect {part}={visible(version)}: no matching set has it; {others}"
+            others = f"there is {escape(', '.join(sorted(filter(None, there))))}" if there else "there is none"
+            yield f"--expect {part}={escape(version)}: no matching set has it; {others}"
 
 
 def _blocking_checks(report: Report, plan: Plan | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.cli import packages, setup_install
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.data import to_data
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report, Result, Status
@@ -94,7 +94,7 @@ def lines(
 ) -> Iterator[str]:
     """The plan for a person; `steps` draws its steps."""
     yield f"node: {packages.describe_node(node)}"
-    yield from (f"not known of the node: {visible(reason)}" for reason in node.unknown[:3])
+    yield from (f"not known of the node: {escape(reason)}" for reason in node.unknown[:3])
     if node.in_container:
         yield "driver and firmware are planned on the host, not in a container"
     elif not node.chips:
@@ -103,8 +103,8 @@ def lines(
     if plan is None:
         yield from _choice(sets, wanted_parts(purpose, only))
     else:
-        yield f"set: {visible(sets[0].title)}"
-        yield from (f"  {visible(reason)}" for reason in sets[0].reasons)
+        yield f"set: {escape(sets[0].title)}"
+        yield from (f"  {escape(reason)}" for reason in sets[0].reasons)
         yield ""
         yield from steps(plan)
         yield from _rest(node, plan, sums)
@@ -130,11 +130,11 @@ def trial_lines(report: Report) -> Iterator[str]:
         yield f"  ok: {', '.join(good)}"
     for result in report.results:
         yield from (
-            f"  {finding.severity.value}: {visible(finding.summary)} ({result.check})" for finding in result.findings
+            f"  {finding.severity.value}: {escape(finding.summary)} ({result.check})" for finding in result.findings
         )
         if result.status in (Status.SKIPPED, Status.CRASHED):
             word = "not known" if is_unknown(result) else "does not apply"
-            yield f"  {word}: {result.check}: {visible(result.reason or '')}"
+            yield f"  {word}: {result.check}: {escape(result.reason or '')}"
 
 
 def is_unknown(result: Result) -> bool:
@@ -146,10 +146,10 @@ def not_used(staged: StagedPackages, node: Node, *, every: bool) -> Iterator[str
     """The unusable packages, each with its reason; with `every` also those for another node."""
     reasons = {one.path: why for one in staged.packages if (why := why_not(one, node)) and (every or not one.usable)}
     if not reasons and every:
-        yield f"{', '.join(map(visible, staged.folders))}: {'no package' if not staged.packages else 'no set'} in it"
+        yield f"{', '.join(map(escape, staged.folders))}: {'no package' if not staged.packages else 'no set'} in it"
     elif reasons:
         yield "not used:"
-    yield from (visible(f"  {path}: {why}") for path, why in list(reasons.items())[:SHOWN_NOT_USED])
+    yield from (escape(f"  {path}: {why}") for path, why in list(reasons.items())[:SHOWN_NOT_USED])
     if len(reasons) > SHOWN_NOT_USED:
         yield f"  and {len(reasons) - SHOWN_NOT_USED} more: npudoctor packages FOLDER"
 
@@ -160,7 +160,7 @@ def _choice(sets: list[PackageSet], names: tuple[str, ...]) -> Iterator[str]:
         return
     yield f"{len(sets)} matching sets; choose one:"
     for one in sets[: packages.SHOWN_SETS]:
-        yield f"  --expect {visible(expectation(one, names))}"
+        yield f"  --expect {escape(expectation(one, names))}"
 
 
 def expectation(one: PackageSet, names: Sequence[str]) -> str:
@@ -195,9 +195,10 @@ def step_lines(plan: Plan) -> Iterator[str]:
         seen, reboot = sorted(set(step.seconds_seen or ())), step.reboot or "no"
         took = f"{'-'.join(map(str, seen))} s seen" if seen else "duration not known"
         disk = gigabytes(step.disk_mb) if step.disk_mb else "disk space not known"
-        yield f"{number}. {visible(step.id)} ({step.component}): {visible(step.now or 'none')} → {visible(step.then)}"
+        change = f"{escape(step.now or 'none')} → {escape(step.then)}"
+        yield f"{number}. {escape(step.id)} ({step.component}): {change}"
         yield f"   {'root' if step.root else 'no root'}; reboot: {reboot}; {took}; {disk}"
-        yield f"   way back: {visible(step.way_back)}"
+        yield f"   way back: {escape(step.way_back)}"
     yield f"reboot: {plan.reboot}, by you" if plan.reboot else "reboot: none"
 
 
@@ -226,7 +227,7 @@ def table(plan: Plan) -> Iterator[str]:
                 step.way_back,
             )
         )
-    cells = [tuple(map(visible, row)) for row in rows]
+    cells = [tuple(map(escape, row)) for row in rows]
     widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]) - 1)]
     for row in cells:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
@@ -235,26 +236,26 @@ def table(plan: Plan) -> Iterator[str]:
 
 def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
     yield ""
-    yield from (f"installed already: {visible(text)}" for text in plan.unchanged)
-    yield from (f"refused: {visible(text)}" for text in plan.refused)
+    yield from (f"installed already: {escape(text)}" for text in plan.unchanged)
+    yield from (f"refused: {escape(text)}" for text in plan.refused)
     if needed := _system_packages(node, plan):
         yield f"system packages required before: {' '.join(needed)}"
     if plan.steps:
         yield "commands of the vendor, in this order:"
-        yield from (f"  {number}. {visible(step.command)}" for number, step in enumerate(plan.steps, 1))
+        yield from (f"  {number}. {escape(step.command)}" for number, step in enumerate(plan.steps, 1))
     if drivers := [step for step in plan.steps if step.component in setup_install.INSTALLED]:
-        yield f"driver and firmware are installed by: {visible(install_command(drivers))}"
+        yield f"driver and firmware are installed by: {escape(install_command(drivers))}"
     if toolkits := [step for step in plan.steps if step.component == "toolkit"]:
         paths = [path for step in plan.steps if step.id == "cann.install" for path in step.paths]
         folders = dict.fromkeys(map(posixpath.dirname, paths))
         words = [word for folder in folders for word in ("--packages", folder)]
         command = shlex.join(["npudoctor", "fix", "cann.install", *words, "--set", f"cann={toolkits[0].then}"])
-        yield f"CANN can be installed by: {visible(command)}"
+        yield f"CANN can be installed by: {escape(command)}"
     if wheels := [step for step in plan.steps if step.id == "python.create"]:
         folders = dict.fromkeys(posixpath.dirname(path) for step in wheels for path in step.paths)
         words = [word for folder in folders for word in ("--packages", folder)]
         command = shlex.join(["npudoctor", "fix", "python.create", *words])
-        yield f"torch and torch_npu can be installed by: {visible(command)}"
+        yield f"torch and torch_npu can be installed by: {escape(command)}"
     if any("--quiet" in step.command for step in plan.steps):
         yield "  --quiet accepts the vendor's licence"
     if sums:
@@ -262,12 +263,12 @@ def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
         yield from (f"  {_sum(one)}" for one in sums)
     if plan.uncertain:
         yield "uncertain:"
-        yield from (f"  {visible(text)}" for text in plan.uncertain)
+        yield from (f"  {escape(text)}" for text in plan.uncertain)
     if any(step.way_back == NO_WAY_BACK for step in plan.steps):
         yield f"{NO_WAY_BACK}: {', '.join(step.component for step in plan.steps if step.way_back == NO_WAY_BACK)}"
 
 
 def _sum(one: Checksum) -> str:
-    name = visible(posixpath.basename(one.path))
+    name = escape(posixpath.basename(one.path))
     said = {None: "no checksum file beside it", True: "as in its checksum file", False: "NOT as in its checksum file"}
-    return f"{one.sha256 or 'not known'}  {name}  ({visible(one.problem or said[one.matches])})"
+    return f"{one.sha256 or 'not known'}  {name}  ({escape(one.problem or said[one.matches])})"

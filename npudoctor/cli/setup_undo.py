@@ -6,7 +6,7 @@ import argparse
 
 from npudoctor.cli import setup_install
 from npudoctor.cli.output import write
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.fixer import control
 from npudoctor.fixer.journal import OF_INSTALLATION, RUNNING, Journal
 from npudoctor.host import Host, Refused, is_mutable
@@ -31,23 +31,21 @@ def is_installation(host: Host, args: argparse.Namespace) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Show what is undone and what stays, confirm, undo; the exit code."""
-    with setup_install.opened(args) as (host, catalog, options):
+    with setup_install.open_this_machine(args) as (host, catalog, options):
         if (forbidden := control.forbidden_now(options, host)) is not None:
             raise forbidden
         journal = Journal(host, args.state)
-        with control.locked(journal):
+        with control.lock_journal(journal):
             if other := journal.elsewhere(args.run_id):
                 raise Refused(f"run {args.run_id} was made on {other}")
             setup_install.refuse_second(journal, but=args.run_id)
-            steps, stays = undoing.planned(host, journal, args.run_id)
+            steps, stays = undoing.plan_undo(host, journal, args.run_id)
             write(f"undo {args.run_id}\n")
             for step in steps:
-                write(
-                    visible(f"  {step.title} {step.now or 'none'} → {step.then or 'none'}: bash {step.source}") + "\n"
-                )
-                write(visible(f"    SHA-256 {step.sha256}; way back: {step.way_back}") + "\n")
+                write(escape(f"  {step.title} {step.now or 'none'} → {step.then or 'none'}: bash {step.source}") + "\n")
+                write(escape(f"    SHA-256 {step.sha256}; way back: {step.way_back}") + "\n")
             for line in stays:
-                write(visible(f"  {line}") + "\n")
+                write(escape(f"  {line}") + "\n")
             if not steps:
                 raise Refused("nothing of it can be undone")
             if stays:

@@ -21,7 +21,7 @@ import sys
 from npudoctor import plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import INTERRUPTED, UsageError, say, write
-from npudoctor.control_characters import visible, visible_json
+from npudoctor.control_characters import escape, visible_json
 from npudoctor.data import to_json
 from npudoctor.findings import Severity
 from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line
@@ -143,7 +143,7 @@ def _report(args: argparse.Namespace, request: Request) -> SmokeReport | int:
 
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         session = Session(
             catalog=catalog,
             host=host,
@@ -151,10 +151,10 @@ def _report(args: argparse.Namespace, request: Request) -> SmokeReport | int:
             options=node.options(args, config),
             fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
             severities=config.severity,
-            silenced=config.silenced(),
+            silenced=config.silences_on(),
         )
         try:
-            return _follow(session.run() if host.about.source == "live" else session.played(), args)
+            return _follow(session.run() if host.about.source == "live" else session.play(), args)
         except Misused as why:
             raise UsageError(str(why)) from why
         except Refused as why:
@@ -195,7 +195,7 @@ def _follow(events, args: argparse.Namespace) -> SmokeReport:  # type: ignore[no
             if args.format == "jsonl":
                 write(visible_json(line(event)))
             elif live and (said := _progress(event)):
-                sys.stderr.write(f"\r\x1b[K{visible(said)}")
+                sys.stderr.write(f"\r\x1b[K{escape(said)}")
                 sys.stderr.flush()
             if isinstance(event, Done):
                 report = event.report

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npudoctor.cli.output import UsageError
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.facts.node.staged_packages import StagedPackages
 from npudoctor.host import Unavailable
 from npudoctor.packages.folder import read_folders
@@ -31,6 +31,6 @@ def staged_in(folders: Sequence[str]) -> StagedPackages:
     try:
         return read_folders(host, [os.path.abspath(folder) for folder in folders])
     except Unavailable as why:
-        raise UsageError(f"{visible(why.reason)}; expected a folder with package files") from why
+        raise UsageError(f"{escape(why.reason)}; expected a folder with package files") from why
     finally:
         host.close()

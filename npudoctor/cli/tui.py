@@ -156,7 +156,7 @@ def _node(args: argparse.Namespace | None) -> Node:
             options=node.options(args, config),
             fail_on=config.fail_on,
             severities=config.severity,
-            silenced=config.silenced(),
+            silenced=config.silences_on(),
             deadline_s=config.timeout_s,
         )
         return Node(
@@ -180,7 +180,7 @@ def _open_node(args: argparse.Namespace, config: Config) -> Iterator[Host]:
     from npudoctor.tui.model.session import CannotOpen
 
     try:
-        with node.opened(args, config) as host:
+        with node.open_node(args, config) as host:
             yield host
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     words = ["undo", *([args.run_id] if args.run_id else []), *(["--force"] if args.force else [])]
     words += ["--state", args.state] if args.state else []
     words += ["--simulate", args.simulate] if args.simulate else []
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         try:
             if setup_undo.is_installation(host, args):
                 return setup_undo.run(args)

@@ -26,7 +26,7 @@ from npudoctor.cli import fixing, node, record, validation_rows
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.cli.validation_rows import Row
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.host import TOOL_TIMEOUT_S, Completed, Host, Unavailable, command_key
 from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.recording import bundle_writer
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     place = record.place_for(target, force=args.force)
     config = node.load_config(args)
     args.profile = "full" if args.smoke else "standard"
-    with node.opened(args, config) as host:
+    with node.open_node(args, config) as host:
         catalog = plugins.load(args.plugin)
         before = validation_rows.tool_files(host)
         answering = AnsweringHost(host)
@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     files = _redact(bundle_writer.files_of(kept), done, rows, answering.answers)
     record.write_files(files, place, force=args.force)
     for row in rows:
-        write(visible(f"{_MARKS[row.status]} {row.id:<28} {row.actual}") + "\n")
+        write(escape(f"{_MARKS[row.status]} {row.id:<28} {row.actual}") + "\n")
     say(record.to_review(files), end="")
-    write(f"Read node/README.txt in {visible(target)}, then send the archive to the project.\n")
+    write(f"Read node/README.txt in {escape(target)}, then send the archive to the project.\n")
     return 1 if any(row.status == validation_rows.DIFFERS for row in rows) else 0
 
 

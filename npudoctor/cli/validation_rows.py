@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.facts import hccn, npu_smi
 from npudoctor.facts.dcmi.answer import LibraryAnswer
 from npudoctor.facts.node.chips import Chips
@@ -319,5 +319,5 @@ def page(report: Report, found: Sequence[Row], times: Iterable[Mapping[str, Any]
 
 
 def _cells(*cells: object) -> str:
-    texts = (visible(str(cell).replace("\n", " ")).replace("|", "\\|") for cell in cells)
+    texts = (escape(str(cell).replace("\n", " ")).replace("|", "\\|") for cell in cells)
     return f"| {' | '.join(texts)} |"

@@ -170,5 +170,5 @@ def _interval_s(seen: RunResult, settings: DaemonSettings, factor: int) -> float
     """The next interval, judged by this run."""
     expected = Agenda(settings, 0.0)
     expected.factor = factor
-    expected.ended(seen.kind, 0.0, seen.seconds, timed_out=seen.timed_out)
+    expected.plan_next(seen.kind, 0.0, seen.seconds, timed_out=seen.timed_out)
     return expected.effective_s(RunKind.QUICK)

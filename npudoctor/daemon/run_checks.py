@@ -40,7 +40,7 @@ def run_checks(
             options=replace(options, profile=kind.value),
             fail_on=config.fail_on,
             severities=config.severity,
-            silenced=config.silenced(),
+            silenced=config.silences_on(),
             deadline_s=deadline_s,
         )
         report, facts = _run(catalog, host, selection)

@@ -163,7 +163,7 @@ class Daemon:
             seen = self._ended.get()
             if self._busy is not None:
                 seconds, late = (seen.seconds, seen.timed_out) if seen else (now - self._busy[1], True)
-                self.agenda.ended(self._busy[0], now, seconds, timed_out=late)
+                self.agenda.plan_next(self._busy[0], now, seconds, timed_out=late)
             self._busy = None
             self.troubles.set("stuck", None)
         kind, due = self.agenda.next()
@@ -206,7 +206,7 @@ class Daemon:
             waiting = [name for name in kept if getattr(site.settings, name) != getattr(self.site.settings, name)]
             later = f"; restart required for {', '.join(waiting)}" if waiting else ""
             self.site = site
-            self.agenda.changed(site.settings, now)
+            self.agenda.apply(site.settings, now)
             self.history.note("configured", f"configuration reloaded{later}")
             self.say(f"configuration reloaded{later}")
         notify.tell("READY=1")

@@ -47,7 +47,7 @@ class Agenda:
         usual: float = getattr(self.settings, f"{kind.value}_s")
         return max(usual, min(usual * self.factor, SELDOM_S))
 
-    def ended(self, kind: RunKind, now: float, seconds: float, *, timed_out: bool) -> None:
+    def plan_next(self, kind: RunKind, now: float, seconds: float, *, timed_out: bool) -> None:
         """Plan the next run of this kind; a slow run, or one in which a tool timed out, lengthens all intervals."""
         slow = timed_out or seconds > SLOW_SHARE * getattr(self.settings, f"{kind.value}_s")
         self.factor = min(self.factor * 2, BACK_OFF_AT_MOST) if slow else 1
@@ -55,7 +55,7 @@ class Agenda:
         if kind is RunKind.STANDARD:
             self.due[RunKind.QUICK] = now + self._interval(RunKind.QUICK)
 
-    def changed(self, settings: DaemonSettings, now: float) -> None:
+    def apply(self, settings: DaemonSettings, now: float) -> None:
         """Apply new settings: runs that are due later than these allow are moved forward."""
         self.settings = settings
         for kind in RunKind:

@@ -51,11 +51,11 @@ class Worker:
     @property
     def known(self) -> Known:
         """The names in the catalogue."""
-        return known(self.catalog)
+        return names_of(self.catalog)
 
     def run(self, kind: RunKind, site: Site, left: Mapping[str, int] | None = None) -> RunResult:
         """Run checks; a tool of which a process is `left` is not started again."""
-        host = self._host = self._opened(site, kind)
+        host = self._host = self._fresh_host(site, kind)
         hung: dict[str, int] = {}
         reader.KEPT.wanted = site.settings.quick_s < reader.RENEWED_S
         if isinstance(host, LocalHost):
@@ -73,7 +73,7 @@ class Worker:
         fix = self.catalog.fixes.get(id)
         if fix is None or fix.risk is not Risk.SAFE:
             return None
-        host = self._host = self._opened(site, RunKind.QUICK)
+        host = self._host = self._fresh_host(site, RunKind.QUICK)
         if not is_mutable(host):
             return None
         try:
@@ -105,7 +105,7 @@ class Worker:
         with self._open_host(site):
             pass
 
-    def _opened(self, site: Site, kind: RunKind) -> Host:
+    def _fresh_host(self, site: Site, kind: RunKind) -> Host:
         """The node without cached answers; the login environment is read again with every standard run."""
         host = self._host
         if is_mutable(host) and (kind is not RunKind.STANDARD or host.about.source != "live"):
@@ -114,7 +114,7 @@ class Worker:
         return self._node.enter_context(self._open_host(site))
 
 
-def known(catalog: Catalog) -> Known:
+def names_of(catalog: Catalog) -> Known:
     """The names in a catalogue."""
     return Known(
         checks=tuple(

@@ -64,14 +64,14 @@ def _as_needed(found: re.Match[str], values: Mapping[str, str]) -> str:
     return f"{found['name']}={wanted}" if wanted else found[0]
 
 
-def withheld(suspect: Suspect) -> int:
+def count_withheld(suspect: Suspect) -> int:
     """How many steps are left out."""
     return 0 if speaks_of_device(suspect) else sum(map(is_dangerous, suspect.pitfall.fix))
 
 
 def withheld_kinds(suspect: Suspect) -> tuple[str, ...]:
     """What the steps that are left out do."""
-    left_out = filter(is_dangerous, suspect.pitfall.fix) if withheld(suspect) else ()
+    left_out = filter(is_dangerous, suspect.pitfall.fix) if count_withheld(suspect) else ()
     return tuple(dict.fromkeys(next(kind for form, kind in _KINDS if form.search(step)) for step in left_out))
 
 

@@ -84,23 +84,23 @@ def meanings(text: str) -> tuple[Code, ...]:
     """The codes that a piece of a message names: by the words around them; where none is chosen, all of a number's."""
     chosen = [code for reading in codes_in(text) for code in reading.codes]
     if not chosen and (number := _LABELLED.search(text) or _LOOSE.search(text)):
-        chosen = list(knowledge.codes().spelled(number["number"]))
+        chosen = list(knowledge.codes().of_text(number["number"]))
     return tuple(dict.fromkeys(chosen))
 
 
 def _readings(text: str) -> Iterator[Reading]:
     table = knowledge.codes()
     for match in _WORD.finditer(text):
-        yield Reading(match.start(), match[0], table.spelled(match[0]))
+        yield Reading(match.start(), match[0], table.of_text(match[0]))
     taken = [match.span("words") for match in _TUPLE.finditer(text)] + [m.span() for m in _SWITCH.finditer(text)]
     for match in _TUPLE.finditer(text):
-        yield Reading(match.start("words"), match["words"], table.spelled(match["words"]))
+        yield Reading(match.start("words"), match["words"], table.of_text(match["words"]))
     for match in _SWITCH.finditer(text):
-        yield Reading(match.start(), match[0], table.spelled(match[0]))
+        yield Reading(match.start(), match[0], table.of_text(match[0]))
     for match in _PACKED.finditer(text):
-        yield Reading(match.start("number"), match["number"], table.spelled(f"HCCL {int(match['number'], 16)}"))
+        yield Reading(match.start("number"), match["number"], table.of_text(f"HCCL {int(match['number'], 16)}"))
     for match in _CQE.finditer(text):
-        yield Reading(match.start("number"), match["number"], table.spelled(f"CQE 0x{match['number'][2:].zfill(2)}"))
+        yield Reading(match.start("number"), match["number"], table.of_text(f"CQE 0x{match['number'][2:].zfill(2)}"))
     for match in (*_LABELLED.finditer(text), *_LOOSE.finditer(text)):
         if any(begin <= match.start("number") < end for begin, end in taken):
             continue
@@ -108,11 +108,11 @@ def _readings(text: str) -> Iterator[Reading]:
         yield Reading(match.start("number"), match["number"], _choose_codes(match["number"], match["label"], around))
     for match in _EIGHT.finditer(text):
         if match[0][1] in "xX" or _FAULT.search(text, max(match.start() - _AROUND, 0), match.start() + _AROUND):
-            codes = tuple(code for code in table.spelled(match[0]) if code.kind in EIGHT_HEX - {"server-bmc"})
+            codes = tuple(code for code in table.of_text(match[0]) if code.kind in EIGHT_HEX - {"server-bmc"})
             yield Reading(match.start(), match[0], codes)
     if "fault" in text or "Fault" in text:
         for match in _PUBLIC.finditer(text):
-            codes = tuple(code for code in table.spelled(match[0]) if code.kind in ("public-fault", "dpu-fault"))
+            codes = tuple(code for code in table.of_text(match[0]) if code.kind in ("public-fault", "dpu-fault"))
             yield Reading(match.start(), match[0], codes)
 
 
@@ -123,12 +123,12 @@ def _choose_codes(number: str, label: str, around: str) -> tuple[Code, ...]:
         return ()
     table, name = knowledge.codes(), label.replace("_", "").replace(" ", "").lower()
     if name == "hcclret":
-        return table.spelled(f"HCCL {value}")
+        return table.of_text(f"HCCL {value}")
     if name.startswith("drvret"):
-        return tuple(code for code in table.spelled(number) if code.kind == "driver")
-    found = table.spelled(number)
+        return tuple(code for code in table.of_text(number) if code.kind == "driver")
+    found = table.of_text(number)
     if name in ("exitcode", "returncode", "returned") and 0 < value < 256:
-        found += table.spelled(f"hccn_tool {value}")
+        found += table.of_text(f"hccn_tool {value}")
     return tuple(code for code in found if _fits(code, number, name, around))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
 
 _RANKS = (
@@ -259,5 +259,5 @@ def in_short(text: str, most: int) -> str:
         return text
     cut = text.rfind(" ", 0, most - 3)
     if cut <= 0:
-        text = masked(text)  # a part of a credential has no shape of one
+        text = mask(text)  # a part of a credential has no shape of one
     return f"{text[: cut if cut > 0 else most - 3]} ..."[:most]

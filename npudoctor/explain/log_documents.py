@@ -15,7 +15,7 @@ from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
 from npudoctor.explain.signs import Complaint
 from npudoctor.knowledge.tables.pitfalls import is_command
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 
 LOG = "npudoctor.explain-log/1"
 _ECHOES = 64
@@ -57,7 +57,7 @@ def of_log(diagnosis: Diagnosis) -> Document:
         "notices": [_suspect(suspect, names, inside) for suspect in diagnosis.notices],
         "codes": [_code_seen(seen, names) for seen in diagnosis.codes],
         "messages": [{"meaning": text.meaning, **_sighting(one, names)} for text, one in diagnosis.messages],
-        "blamed": [{"culprit": masked(one.found.what), **_sighting(one, names)} for one in diagnosis.blamed],
+        "blamed": [{"culprit": mask(one.found.what), **_sighting(one, names)} for one in diagnosis.blamed],
         "in_container": inside,
         "unexplained": _sighting(diagnosis.unexplained, names) if diagnosis.unexplained else None,
     }
@@ -85,9 +85,9 @@ def nothing_known(diagnosis: Diagnosis) -> str:
 def _answer(answer: Answer, names: list[str]) -> Document:
     return {
         "kind": answer.kind.value,
-        "title": masked(answer.title),
-        "because": masked(answer.because),
-        "steps": [{"step": masked(step), "command": is_command(step)} for step in answer.steps],
+        "title": mask(answer.title),
+        "because": mask(answer.because),
+        "steps": [{"step": mask(step), "command": is_command(step)} for step in answer.steps],
         "evidence": _sighting(answer.sighting, names),
     }
 
@@ -110,7 +110,7 @@ def _suspect(suspect: Suspect, names: list[str], inside: bool) -> Document:
         "cause": advice.by_place(pitfall.cause, in_container=inside),
         "follows_from_another": pitfall.consequence,
         "mend": [{"step": step, "command": command} for step, command in advice.steps(suspect, in_container=inside)],
-        "steps_withheld": advice.withheld(suspect),
+        "steps_withheld": advice.count_withheld(suspect),
         "withheld_because": list(advice.withheld_kinds(suspect)),
         "needs_root": pitfall.needs_root,
         "root_when": pitfall.root_when,
@@ -143,6 +143,6 @@ def _sighting(one: Sighting, names: list[str]) -> Document:
         "who": one.source.label or None,
         "time": str(one.moment) if one.moment else None,
         "time_of_a_line_nearby": one.moment_near,
-        "shows": masked(one.found.what),
+        "shows": mask(one.found.what),
         "text": one.quoted,
     }

@@ -290,7 +290,7 @@ class Sought:
         for word in self._whole.words_in(line.encode()):
             for phrase in self._phrases.get(word.decode(), ()):
                 if match := _compile(phrase.expression).search(line):
-                    values = _values(match) or _needed(line)
+                    values = _values(match) or _needed_values(line)
                     yield Found(phrase.kind, phrase.what, phrase.expression, match.start(), values)
 
 
@@ -360,7 +360,7 @@ def _limits(line: str) -> Iterator[Found]:
                 yield Found(Kind.LIMIT, said, pattern.pattern, match.start())
 
 
-def _needed(line: str) -> tuple[tuple[str, str], ...]:
+def _needed_values(line: str) -> tuple[tuple[str, str], ...]:
     match = next(filter(None, (pattern.search(line) for pattern in _NEEDED)), None) if "BUFFSIZE" in line else None
     return _values(match) if match else ()
 

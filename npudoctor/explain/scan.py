@@ -18,7 +18,7 @@ from npudoctor.explain import signs
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpack, without_json
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
 
 BLOCK = 1 << 20
@@ -172,7 +172,7 @@ class Scanner:
         data = without_json(raw) if self._in_json else raw
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
         sifted = bool(self._varied)
-        lines, numbers = self._sift(text) if sifted else self._unlike(text)
+        lines, numbers = self._sift(text) if sifted else self._unlike_lines(text)
         if self._complains < signs.Complaint.ERROR:
             said = text if sifted else b"\n".join(lines[number] for number in numbers)
             self._complains = max(self._complains, signs.complaint_of(said))
@@ -192,7 +192,7 @@ class Scanner:
         self._lines += raw.count(b"\n")
         self._offset += len(raw)
 
-    def _unlike(self, text: bytes) -> tuple[list[bytes], list[int]]:
+    def _unlike_lines(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The lines, and the numbers of those whose shapes are new or matched."""
         lines = text.split(b"\n")
         shapes = text.translate(None, _VARYING).split(b"\n")
@@ -264,7 +264,7 @@ class Scanner:
         place = None
         if any(one.kind is Kind.EXCEPTION for one in new):
             place = signs.place_of(map(_plain, reversed(lines[max(number - _TRACEBACK, 0) : number])), source)
-        shown = masked(line)  # before anything is cut: a part of a credential has no shape of one
+        shown = mask(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(
                 Sighting(
@@ -273,7 +273,7 @@ class Scanner:
                     line=self._lines + data.count(b"\n", 0, at) + 1,
                     offset=self._offset + at,
                     text=_around(line, one.start),
-                    quoted=_around(shown, one.start if shown == line else len(masked(line[: one.start]))),
+                    quoted=_around(shown, one.start if shown == line else len(mask(line[: one.start]))),
                     source=source,
                     moment=moment,
                     moment_near=own is None and moment is not None,

@@ -73,7 +73,7 @@ def codes(text: str) -> tuple[ErrorCode | Code, ...]:
     errors = knowledge.errors()
     by_symbol = (row for row in errors.codes if row.name and row.name.upper() == text.upper())
     own = errors.code(text) or next(by_symbol, None)
-    every = knowledge.codes().spelled(text) or (() if own else code_forms.meanings(text))
+    every = knowledge.codes().of_text(text) or (() if own else code_forms.meanings(text))
     found = [own, *(errors.code(one.id) or one for one in every)]
     if not any(found):
         found = [errors.code(spelled) for _, spelled in spelled_in(text)]

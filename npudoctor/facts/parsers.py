@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from npudoctor.control_characters import visible, visible_lines
+from npudoctor.control_characters import escape, visible_lines
 from npudoctor.facts import hccn, npu_smi
 from npudoctor.facts.driver import version_files
 from npudoctor.facts.hccn import per_port
@@ -21,7 +21,7 @@ from npudoctor.sdk import ParseError
 def to_json(fact: Any) -> Any:
     """A fact in the types of JSON: fields by name, enumerations by value, versions by their text, texts as shown."""
     if isinstance(fact, Version):
-        return visible(str(fact))
+        return escape(str(fact))
     if isinstance(fact, Enum):
         return to_json(fact.value)
     if is_dataclass(fact) and not isinstance(fact, type):

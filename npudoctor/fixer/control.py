@@ -47,20 +47,20 @@ def forbidden_now(options: Options, host: Host) -> Refused | None:
 
 
 @contextlib.contextmanager
-def locked(journal: Journal) -> Iterator[None]:
+def lock_journal(journal: Journal) -> Iterator[None]:
     """Hold the lock of this user's journal; root's is root's alone. A refusal names the run that holds it."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(journal.host.lock(f"{journal.folder}/lock"))
         except Refused as why:
-            raise _named(journal, why) from why
+            raise _name_run(journal, why) from why
         yield
 
 
-def _named(journal: Journal, why: Refused) -> Refused:
+def _name_run(journal: Journal, why: Refused) -> Refused:
     """A refusal with the newest run that has not ended, and whose it is."""
     try:
-        run = next(reversed(journal.unfinished()), None)
+        run = next(reversed(journal.unfinished_runs()), None)
         one = journal.record(run) if run else None
     except (Refused, Unavailable, OSError):
         return why
@@ -73,7 +73,7 @@ def _named(journal: Journal, why: Refused) -> Refused:
 
 def nothing_cut_off(journal: Journal) -> str:
     """Why nothing was recovered: no run was interrupted, or only one of another node in a shared home."""
-    for run in journal.unfinished():
+    for run in journal.unfinished_runs():
         if host := journal.elsewhere(run):
             return messages.LEFT_ON_ANOTHER_HOST.text(run=run, host=host)
     return messages.NOTHING_CUT_OFF.text()
@@ -81,7 +81,7 @@ def nothing_cut_off(journal: Journal) -> str:
 
 def ignored_hold(host: Host) -> tuple[str, ...]:
     """A note where a file of a hold is there that does not count."""
-    return (why,) if (why := hold.ignored(host)) else ()
+    return (why,) if (why := hold.why_ignored(host)) else ()
 
 
 def on_network(host: Host, steps: Iterable[Step]) -> tuple[str, ...]:

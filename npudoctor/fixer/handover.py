@@ -21,7 +21,7 @@ from npudoctor.steps import Step
 from npudoctor.steps.accounts import LocalGroup, LocalUser
 from npudoctor.steps.card_addresses import CardAddresses
 from npudoctor.steps.environments import CreateEnvironment
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified_diff
 from npudoctor.steps.os_packages import APT, SystemPackages
 from npudoctor.steps.owners import MANY_LINES, is_own
 from npudoctor.steps.packages import KeepPackages
@@ -173,7 +173,7 @@ def _commands(step: Step, host: Host) -> Iterator[str]:
     if isinstance(step, WriteFile):
         path = shlex.quote(step.path)
         if not _is_own(host, step):
-            change = unified(step.path, text_of(host, step.path)[0], step.content)
+            change = unified_diff(step.path, text_of(host, step.path)[0], step.content)
             yield f"patch --no-backup-if-mismatch {path} {_here(change)}"
             return
         yield f"cat >{path} {_here(step.content)}"

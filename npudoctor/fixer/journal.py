@@ -184,7 +184,7 @@ class Journal:
         """Write a document of a run."""
         self._write(run, name, data)
 
-    def kept(self, run: str, name: str) -> dict[str, Any] | None:
+    def document(self, run: str, name: str) -> dict[str, Any] | None:
         """A document of a run; None where there is none, Refused for data that is not ours."""
         return self._read(run, name) if self.host.exists(self.archive(run, name)) else None
 
@@ -209,7 +209,7 @@ class Journal:
 
     def cut_off(self) -> tuple[str, ...]:
         """The runs that were begun on this node and not ended."""
-        return tuple(run for run in self.unfinished() if not self.elsewhere(run))
+        return tuple(run for run in self.unfinished_runs() if not self.elsewhere(run))
 
     def refuse_during_installation(self) -> None:
         """Raise Refused while an installation of driver or firmware runs on this node, or its end is not known."""
@@ -218,7 +218,7 @@ class Journal:
             if status is not None and status.status == RUNNING and not self.elsewhere(run):
                 raise Refused(messages.INSTALLATION_RUNS.text(run=run), instead="npudoctor setup --attach")
 
-    def unfinished(self) -> tuple[str, ...]:
+    def unfinished_runs(self) -> tuple[str, ...]:
         """The runs that were begun and not ended, on any node that shares this folder."""
         statuses = ((run, self.status(run)) for run in self.runs())
         return tuple(run for run, found in statuses if found is not None and found.status in CUT_OFF)

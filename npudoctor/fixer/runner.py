@@ -78,7 +78,7 @@ def apply(
     journal = Journal(host, state)
     try:
         journal.prepare()
-        with control.locked(journal):
+        with control.lock_journal(journal):
             journal.refuse_during_installation()
             yield from _cut_off(journal)
             again = plan.make(catalog, host.fresh(), Request(fix.id, planned.params), options)
@@ -277,7 +277,7 @@ def undo(
         if not journal.runs():
             raise Refused(messages.NO_SUCH_RUN.text(run=run) if run else messages.NOTHING_TO_UNDO.text())
         journal.prepare()
-        with control.locked(journal):
+        with control.lock_journal(journal):
             journal.refuse_during_installation()
             yield from _cut_off(journal)
             run = _applied_id(journal, run)
@@ -359,7 +359,7 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
             yield Ended(outcome=Outcome.NOTHING, fix="", reason=messages.NOTHING_CUT_OFF.text())
             return
         journal.prepare()
-        with control.locked(journal):
+        with control.lock_journal(journal):
             journal.refuse_during_installation()
             count = 0
             for event in _cut_off(journal):

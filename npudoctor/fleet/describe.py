@@ -167,7 +167,7 @@ def _identity(host: Host, said: _Facts, options: Options) -> Identity:
         container=said["node.container"].runtime if said["node.container"] else None,
         source=host.about.source,
         hold=on_hold.reason(host, clock.today()),
-        hold_ignored=on_hold.ignored(host),
+        hold_ignored=on_hold.why_ignored(host),
         product=", ".join(names) or "no NPU",
         visible={name: number for name, number in visible.items() if number is not None},
         addresses=tuple(

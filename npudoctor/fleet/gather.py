@@ -59,7 +59,7 @@ def ask(run: Run, plan: Plan, engine: Engine, *, progress: Callable[[int, int], 
 def of_run(run: Run) -> Fleet:
     """The fleet of a run folder: every expected node is there, with an outcome."""
     reader, outcomes = Reader(), run.outcomes()
-    names = run.expected() or list(outcomes)
+    names = run.expected_names() or list(outcomes)
     members = []
     for name in names:
         outcome = outcomes.setdefault(name, Outcome(node=name, kind="silent", detail="not asked yet"))
@@ -117,13 +117,13 @@ def must_be_usable(paths: Sequence[str]) -> None:
                 raise BadInput(f"{path} is refused as root: {writer.reason}")
 
 
-def stored(paths: Sequence[str]) -> tuple[Fleet, Run | None]:
+def stored_fleet(paths: Sequence[str]) -> tuple[Fleet, Run | None]:
     """The fleet of a run folder, or of files and folders with answers; raises BadInput."""
     must_be_usable(paths)
     run = Run(paths[0]) if len(paths) == 1 else None
-    if run is not None and os.path.isdir(run.folder) and run.expected() and os.path.isdir(run.path("nodes")):
+    if run is not None and os.path.isdir(run.folder) and run.expected_names() and os.path.isdir(run.path("nodes")):
         return of_run(run), run
-    fleet = of_files(paths, run.expected() if run is not None else ())
+    fleet = of_files(paths, run.expected_names() if run is not None else ())
     if not fleet.names:
         raise BadInput(f"{paths[0]}: no answers in it")
     return fleet, None

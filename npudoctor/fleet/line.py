@@ -35,7 +35,7 @@ class Garbled(ValueError):
     """An answer that is not a digest; the text is one clause."""
 
 
-def packed(digest: Digest) -> bytes:
+def pack(digest: Digest) -> bytes:
     """The digest as compressed JSON; equal digests give equal bytes."""
     text = adapter(Digest).dump_json(digest, exclude_defaults=True, exclude={"schema"}).decode()
     return gzip.compress(f'{{"schema":"{SCHEMA}",{text[1:]}'.encode(), 9, mtime=0)
@@ -43,7 +43,7 @@ def packed(digest: Digest) -> bytes:
 
 def line_of(digest: Digest) -> str:
     """The line, without its end."""
-    body = base64.b64encode(packed(digest)).decode()
+    body = base64.b64encode(pack(digest)).decode()
     return f"{MARK} {hashlib.sha256(body.encode()).hexdigest()} {body}"
 
 

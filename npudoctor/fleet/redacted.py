@@ -26,12 +26,12 @@ def copy(paths: Sequence[str], folder: str) -> Run:
     run.begin([names.apply(outcome.node) for outcome, _ in answers])
     for outcome, digest in answers:
         kept = redaction.apply_to_texts(outcome, names.apply)
-        run.keep(kept, None if digest is None else line.packed(redaction.apply_to_texts(digest, names.apply)))
+        run.keep(kept, None if digest is None else line.pack(redaction.apply_to_texts(digest, names.apply)))
     return run
 
 
 def _answers(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
-    fleet, run = gather.stored(paths)
+    fleet, run = gather.stored_fleet(paths)
     digests: dict[str, Digest] = {}
     if run is not None:
         answered = {member.name for member in fleet.members}

@@ -161,7 +161,7 @@ def _same_address(said: dict[str, Any], _place: int, first: dict[str, Any]) -> N
     said["identity"]["npus"]["3"]["address"] = first["identity"]["npus"]["3"]["address"]
 
 
-def _swapped(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
+def _swap_links(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
     one, other = said["identity"]["npus"]["1"], said["identity"]["npus"]["2"]
     for key in ("switch", "port"):
         one[key], other[key] = other[key], one[key]
@@ -238,7 +238,7 @@ FAULTS: Mapping[str, Callable[[dict[str, Any], int, dict[str, Any]], None] | Non
     "sick": _unwell,
     "tls": _tls,
     "dup-ip": _same_address,
-    "swap": _swapped,
+    "swap": _swap_links,
     "fec": _fec,
     "variable": _variable,
     "twin": _twin,
@@ -251,7 +251,7 @@ _OF_A_SWITCH = frozenset({"switch"})
 _OF_PAIRS = frozenset({"dup-ip", "twin"})
 
 
-def merged(count: int, faults: Mapping[str, int], *, seed: int = 0) -> Fleet:
+def merged_fleet(count: int, faults: Mapping[str, int], *, seed: int = 0) -> Fleet:
     """The same cluster as the fact that the checks take."""
     names, digests, _ = fleet(count, faults, seed=seed)
     reader = Reader()

@@ -44,7 +44,7 @@ class Run:
         with safe_files.open_replacement(self.path("expected.txt")) as file:
             file.write("".join(f"{name}\n" for name in names).encode())
 
-    def expected(self) -> list[str]:
+    def expected_names(self) -> list[str]:
         """The names in order; none where the run has no list. Raises BadTargets for one that no host can have."""
         try:
             text = safe_files.read_bounded(self.path("expected.txt"), 16 << 20).decode("utf-8", "replace")
@@ -56,7 +56,7 @@ class Run:
         except BadTargets as problem:
             raise BadTargets(f"{self.path('expected.txt')}: {problem}") from None
 
-    def asked(self) -> dict[str, object]:
+    def options_asked(self) -> dict[str, object]:
         """The options with which its nodes were asked; none where the run has no such file, or another one."""
         with contextlib.suppress(Unreadable, ValueError, RecursionError):
             said = json.loads(safe_files.read_bounded(self.path("asked.json")))

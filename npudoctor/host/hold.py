@@ -34,7 +34,7 @@ def reason(host: Host, today: datetime.date) -> str | None:
     return None
 
 
-def ignored(host: Host) -> str | None:
+def why_ignored(host: Host) -> str | None:
     """Which file of a hold does not count and why, as a clause; None where none is there or it counts."""
     for path, found in _files(host):
         if not _is_trusted(host, found):

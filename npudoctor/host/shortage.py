@@ -23,7 +23,7 @@ def few_files() -> int:
     return limit if 0 <= limit < ENOUGH_FILES else 0
 
 
-def exhausted(problem: BaseException) -> str | None:
+def what_ran_out(problem: BaseException) -> str | None:
     """What npudoctor itself has run out of, for which the node is not to blame; None where it is another problem.
 
     It is not raised as Unavailable, for who expects that draws conclusions from it; the engine says what is not known.
@@ -37,4 +37,4 @@ def exhausted(problem: BaseException) -> str | None:
     earlier = problem.__cause__ or problem.__context__
     if isinstance(earlier, BlockingIOError):  # a lock that is held has the number of a process that cannot be started
         return None
-    return exhausted(earlier) if earlier else None
+    return what_ran_out(earlier) if earlier else None

@@ -100,14 +100,14 @@ def current_run(journal: Journal) -> str | None:
         status = journal.status(run)
         if status is None or status.status not in HELD or journal.elsewhere(run):
             continue
-        if status.status != STOPPED or journal.kept(run, PLAN) is not None:
+        if status.status != STOPPED or journal.document(run, PLAN) is not None:
             return run
     return None
 
 
 def plan_of(journal: Journal, run: str) -> tuple[Node, tuple[Step, ...]]:
     """The plan of a run; raises Refused for data that is not ours."""
-    data = journal.kept(run, PLAN)
+    data = journal.document(run, PLAN)
     steps = data.get("steps") if data else None
     if data is None or not isinstance(steps, list) or not steps:
         raise Refused(f"run {run} has no plan: it was interrupted before its first step")
@@ -116,7 +116,7 @@ def plan_of(journal: Journal, run: str) -> tuple[Node, tuple[Step, ...]]:
 
 def holders(journal: Journal, run: str) -> tuple[tuple[Holder, ...], dict[str, str]]:
     """What a run stops and starts again, and the names of the containers of before, by id."""
-    data = journal.kept(run, HOLDERS) or {}
+    data = journal.document(run, HOLDERS) or {}
     stop, containers = data.get("stop", []), data.get("containers", {})
     if not isinstance(stop, list) or not isinstance(containers, dict):
         raise Refused(f"the journal of run {run} is not what npudoctor writes: {HOLDERS}")
@@ -125,25 +125,25 @@ def holders(journal: Journal, run: str) -> tuple[tuple[Holder, ...], dict[str, s
 
 def image(journal: Journal, run: str) -> str:
     """The image in which the smoke run is part of the proof; empty without one."""
-    return str((journal.kept(run, HOLDERS) or {}).get("image") or "")
+    return str((journal.document(run, HOLDERS) or {}).get("image") or "")
 
 
 def serials_left(journal: Journal, run: str) -> tuple[str, ...]:
     """The serial numbers of NPUs when the run last ended; empty where they are not known."""
-    after = (journal.kept(run, ENDING) or {}).get("after")
+    after = (journal.document(run, ENDING) or {}).get("after")
     found = after.get("serials") if isinstance(after, dict) else None
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def read_beginning(journal: Journal, run: str, number: int) -> Begun | None:
     """That a step was about to be started; None where it was not."""
-    data = journal.kept(run, f"step-{number}/begun.json")
+    data = journal.document(run, f"step-{number}/begun.json")
     return None if data is None else _read(Begun, run, data)
 
 
 def read_end(journal: Journal, run: str, number: int) -> Ended | None:
     """How a step ended; None where that was not found out yet."""
-    data = journal.kept(run, f"step-{number}/ended.json")
+    data = journal.document(run, f"step-{number}/ended.json")
     return None if data is None else _read(Ended, run, data)
 
 

@@ -11,7 +11,7 @@ from npudoctor.host.apart import ApartHost
 from npudoctor.installing import proof, state
 from npudoctor.installing.state import Step
 from npudoctor.knowledge.patterns import canonical_version
-from npudoctor.steps import StepFailed, streamed
+from npudoctor.steps import StepFailed, run_changing
 from npudoctor.steps.installers import COPY_TIMEOUT_S, not_roots
 
 UNINSTALLER = f"{proof.PREFIX}/driver/script/uninstall.sh"
@@ -29,12 +29,12 @@ def previous_package(way_back: str) -> str:
 def digest(host: ApartHost, path: str) -> str:
     """The SHA-256 of a package; raises Refused where it cannot be read."""
     try:
-        return streamed(host, ("sha256sum", "--", host.outside(path)), COPY_TIMEOUT_S).split()[0]
+        return run_changing(host, ("sha256sum", "--", host.outside(path)), COPY_TIMEOUT_S).split()[0]
     except (StepFailed, Unavailable, IndexError) as problem:
         raise Refused(str(problem)) from problem
 
 
-def planned(host: ApartHost, journal: Journal, run: str) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def plan_undo(host: ApartHost, journal: Journal, run: str) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """The steps that undo a run, newest first, and what stays, each as a line; raises Refused for a run that was
     followed by another version."""
     back: list[Step] = []

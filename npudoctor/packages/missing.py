@@ -37,7 +37,7 @@ def find_missing(chosen: PackageSet | None, node: Node, purpose: str) -> tuple[M
 
 def _iterate_missing(chosen: PackageSet | None, node: Node, purpose: str) -> Iterator[Missing]:
     have = {part.component for part in chosen.parts} if chosen else set()
-    names = knowledge.install().named(node.families[0]) if len(node.families) == 1 else None
+    names = knowledge.install().packages_of(node.families[0]) if len(node.families) == 1 else None
     cann = _version(chosen, "toolkit", "combined") or node.cann
     if not node.in_container:
         yield from _of_driver(chosen, have, node, names, cann)

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 
 LONGEST_LINE = 1 << 16
 """As many bytes of a command line are examined where it is read as a whole."""
@@ -56,10 +56,10 @@ SPAWN_MARK = "spawn_main(…)"
 """Stands for the code that multiprocessing hands to a child by `-c`."""
 
 
-def reduced(words: Iterable[str]) -> tuple[str, ...]:
+def reduce_line(words: Iterable[str]) -> tuple[str, ...]:
     """The words of a command line that may be kept; what is reduced already stays as it is."""
     line = tuple(words)
-    if line and re.fullmatch(_REST, line[-1]) and reduced(line[:-1]) == line[:-1]:
+    if line and re.fullmatch(_REST, line[-1]) and reduce_line(line[:-1]) == line[:-1]:
         return line
     line = tuple(SPAWN_MARK if word.startswith(_SPAWNED) else word for word in line)
     places = sorted(_places(line))[:MOST_WORDS]
@@ -78,7 +78,7 @@ def label_lines(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]
 
     The same for the same processes, live and recorded, and it tells even less.
     """
-    found = {pid: reduced(line) for pid, line in lines.items()}
+    found = {pid: reduce_line(line) for pid, line in lines.items()}
     first: dict[str, int] = {}
     for pid in sorted(found):
         first.setdefault("".join(found[pid][-1:]), pid)
@@ -107,7 +107,7 @@ def _key() -> bytes:
 @functools.lru_cache(maxsize=1024)  # a node has hundreds of processes of few programs
 def _may_be_shown(word: str) -> bool:
     """Whether a word looks like the name of a program, a file or a module, and not like a credential."""
-    return len(word) <= LONGEST_WORD and re.fullmatch(_PATH, word) is not None and masked(word) == word
+    return len(word) <= LONGEST_WORD and re.fullmatch(_PATH, word) is not None and mask(word) == word
 
 
 def _places(line: Sequence[str]) -> Iterator[int]:

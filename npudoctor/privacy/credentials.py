@@ -104,7 +104,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
 """By the shape of the value itself."""
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """A text with `***` for values that a name before them calls secret, and for what has the shape of a credential."""
     if "-" in text:
         text = re.sub(_OPTION, _option, text)

@@ -26,7 +26,7 @@ from npudoctor.host.live.named_paths import is_named, named_paths
 from npudoctor.host.recording.recorder import Notes
 from npudoctor.privacy import command_lines as command_line
 from npudoctor.privacy import recorded_sources
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 from npudoctor.privacy.recorded_sources import Source
 from npudoctor.records import record, replace
 
@@ -54,7 +54,7 @@ class LeftOut:
 def reduce_notes(notes: Notes) -> tuple[Notes, LeftOut]:
     """The notes as they may be written down, and how much was left out of them."""
     environ = kept_variables(notes.environ or {}, recording=True)
-    suspicious = tuple(key for key in notes.commands if masked(key) != key)
+    suspicious = tuple(key for key in notes.commands if mask(key) != key)
     commands = {key: without_credentials(done) for key, done in notes.commands.items() if key not in suspicious}
     measures = {key: masked_measure(key, value) for key, value in notes.measures.items()}
     lines = 0
@@ -85,7 +85,7 @@ def reduce_notes(notes: Notes) -> tuple[Notes, LeftOut]:
 
 
 def _masked_reason(why: Unavailable) -> Unavailable:
-    return Unavailable(masked(why.reason), because=why.because, blocked_by=why.blocked_by)
+    return Unavailable(mask(why.reason), because=why.because, blocked_by=why.blocked_by)
 
 
 def _pids_to_keep(notes: Notes) -> frozenset[int]:
@@ -167,7 +167,7 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
     if source is recorded_sources.LIBRARY or b"\0" in content:
         return content if not content or content.startswith(elf.MAGIC) else elf.known_beginning(content) or b"?"
     text = content.decode("utf-8", "surrogateescape")
-    return masked(_reduce_text(path, text, source, notes)).encode("utf-8", "surrogateescape")
+    return mask(_reduce_text(path, text, source, notes)).encode("utf-8", "surrogateescape")
 
 
 def _reduce_text(path: str, text: str, source: Source | None, notes: Notes) -> str:

@@ -148,13 +148,13 @@ class Target:
     def answer(self, probe: str, tree: FileTree) -> Completed | None:
         """What a probe prints; None for one that there is not."""
         if probe == "environment":
-            return _completed(self._environment(), 0.2)
+            return _completed_script(self._environment(), 0.2)
         if probe == "device-math":
-            return _completed(self._device_math(tree), 8.0)
+            return _completed_script(self._device_math(tree), 8.0)
         if probe == "import torch_npu":
-            return _completed(self._torch_npu(tree), 6.4)
+            return _completed_script(self._torch_npu(tree), 6.4)
         if probe in ("import torch", "import torch without autoload"):
-            return _completed(self._torch(tree, autoload=probe == "import torch"), 3.3)
+            return _completed_script(self._torch(tree, autoload=probe == "import torch"), 3.3)
         return None
 
     def _environment(self) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _error(text: str) -> dict[str, Any]:
     return {"error": text, "exception": text.partition(":")[0], "ok": False}
 
 
-def _completed(said: Mapping[str, Any], seconds: float) -> Completed:
+def _completed_script(said: Mapping[str, Any], seconds: float) -> Completed:
     return Completed(returncode=0, stdout=json.dumps(said, sort_keys=True) + "\n", seconds=seconds)
 
 

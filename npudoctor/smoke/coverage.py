@@ -65,7 +65,7 @@ def _names(subject: str, params: Mapping[str, object]) -> Sequence[str]:
     return [f"NPU {place} of {lacking}" if lacking > 1 else "one NPU" for place in range(1, lacking + 1)]
 
 
-def unhealthy(planned: Planned, *health: Iterable[Result]) -> tuple[Excluded, ...]:
+def unhealthy_chips(planned: Planned, *health: Iterable[Result]) -> tuple[Excluded, ...]:
     """The chips of the run that a check calls unhealthy, before or after it."""
     found: dict[str, Excluded] = {}
     for card in (one.card for one in planned.ranks):
@@ -76,7 +76,9 @@ def unhealthy(planned: Planned, *health: Iterable[Result]) -> tuple[Excluded, ..
     return tuple(found.values())
 
 
-def completed(planned: Planned, chips: Chips | None, health: Sequence[Result], holders: CardHolders | None) -> Planned:
+def complete_plan(
+    planned: Planned, chips: Chips | None, health: Sequence[Result], holders: CardHolders | None
+) -> Planned:
     """A recorded plan with the NPUs of its node that took no part, where it does not name them itself."""
     if chips is None or not chips.chips or planned.device != "npu" or planned.chips:
         return planned

@@ -63,7 +63,7 @@ class Launched:
         """End all of them, and `pids` too: TERM, then KILL; the pids of survivors."""
         own = {process.pid for process in self.processes.values()}
         for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
-            left = self._left(pids)
+            left = self._remaining_pids(pids)
             if not left:
                 break
             for pid in left:
@@ -71,11 +71,11 @@ class Launched:
                     os.killpg(pid, number) if pid in own else signal_process(pid, number, self.uid)
                 signal_process(pid, signal.SIGCONT, None if pid in own else self.uid)
             until = time.monotonic() + patience_s
-            while time.monotonic() < until and self._left(pids):
+            while time.monotonic() < until and self._remaining_pids(pids):
                 time.sleep(0.02)
-        return tuple(sorted(self._left(pids)))
+        return tuple(sorted(self._remaining_pids(pids)))
 
-    def _left(self, pids: tuple[int, ...]) -> set[int]:
+    def _remaining_pids(self, pids: tuple[int, ...]) -> set[int]:
         own = {process.pid for process in self.processes.values() if process.poll() is None}
         others = {*marked_processes(self.mark), *(pid for pid in pids if is_alive(pid))}
         return {*own, *(pid for pid in others if self.uid is None or is_of(pid, self.uid))}

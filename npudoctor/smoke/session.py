@@ -106,14 +106,14 @@ class Session:
             yield (known := Measured(at_s=ended.at_s, name="earlier-bus-gb-s", value=usual))
             seen.append(known)
         again = self._health(self.host.fresh()) if sample is not None and is_mutable(self.host) else ()
-        sick = coverage.unhealthy(made.planned, found.health, again)
+        sick = coverage.unhealthy_chips(made.planned, found.health, again)
         report = yield from self._judging(started_at, seen, sick)
         if sample is not None and not sick and judge(report.results, fail_on=self.fail_on)[1] == 0:
             least = knowledge.baselines().smoke.min_judged_mib << 20
             history.remember(made.planned, report.bandwidth, folder, min_bytes=least)
         yield Done(at_s=ended.at_s, report=report)
 
-    def played(self) -> Iterator[Event]:
+    def play(self) -> Iterator[Event]:
         """The run of a recorded or simulated node, judged anew; raises Refused where it has none."""
         target = self._facts(TargetPython).get(TargetPython)
         if target is None:
@@ -128,13 +128,13 @@ class Session:
             raise Refused("the recording's smoke run has an unknown format") from why
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
             said = (told.stderr.strip().splitlines() or ["it did not start or did not end"])[-1]
-            named = "" if seen else _absent(self.look())
+            named = "" if seen else _absent_text(self.look())
             raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}{named}")
         known = self.look()
-        planned = coverage.completed(seen[0], known.cards, known.health, known.holders)
-        seen = [planned, *(_explained(one) if isinstance(one, RankFailed) else one for one in seen[1:])]
+        planned = coverage.complete_plan(seen[0], known.cards, known.health, known.holders)
+        seen = [planned, *(_explain(one) if isinstance(one, RankFailed) else one for one in seen[1:])]
         yield from seen
-        sick = coverage.unhealthy(planned, known.health)
+        sick = coverage.unhealthy_chips(planned, known.health)
         report = yield from self._judging(self.host.about.recorded_at or "", seen, sick)
         yield Done(at_s=report.duration_s, report=report)
 
@@ -310,7 +310,7 @@ def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -
         )
 
 
-def _absent(known: Known) -> str:
+def _absent_text(known: Known) -> str:
     """Why the NPUs cannot be used, in brackets; the first three by name."""
     cards = known.cards
     numbers = range(len(cards.chips) if cards else 0)
@@ -322,7 +322,7 @@ def _absent(known: Known) -> str:
     return f" ({listed})" if listed else ""
 
 
-def _explained(failed: RankFailed) -> RankFailed:
+def _explain(failed: RankFailed) -> RankFailed:
     """The failure of a rank with what is known of its message, which a simulated run does not say."""
     if not failed.message or failed.codes or failed.pitfalls:
         return failed

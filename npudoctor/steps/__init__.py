@@ -95,7 +95,7 @@ def run_command(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> C
     return done
 
 
-def streamed(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:
+def run_changing(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:
     """Run a command that changes the node; what it printed. Raises StepFailed unless it ends with 0 in time."""
     import shlex
 
@@ -117,4 +117,14 @@ def access_to(host: Host, path: str) -> str:
         return ""
 
 
-__all__ = ["Commands", "Note", "Obstacle", "Step", "StepFailed", "access_to", "output_to", "run_command", "streamed"]
+__all__ = [
+    "Commands",
+    "Note",
+    "Obstacle",
+    "Step",
+    "StepFailed",
+    "access_to",
+    "output_to",
+    "run_changing",
+    "run_command",
+]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor.host import Host, MutableHost
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, messages, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_changing
 from npudoctor.steps.files import RemoveFile, WriteFile
 
 CONF = "/etc/hccn.conf"
@@ -92,7 +92,7 @@ class CardAddresses:
         if with_settings(before or "", none) != with_settings(self.replaces or "", none):
             target = with_settings(before or "", settings(self.content or "", devices))
         for argv in self.commands:
-            streamed(host, argv, 60.0)
+            run_changing(host, argv, 60.0)
         written = RemoveFile(CONF) if target is None else WriteFile(CONF, target)
         if not written.holds(host.fresh()):
             written.apply(host)

@@ -8,7 +8,7 @@ import shlex
 
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, messages, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_changing
 from npudoctor.steps.files import obstacle_to, untrusted_writer
 from npudoctor.steps.packages import INSTALL_TIMEOUT_S, versions
 
@@ -56,8 +56,8 @@ class CreateEnvironment:
         """Make it, install, and ask it what it has."""
         if list(host.list_dir(self.path)) != [MARKER]:
             raise StepFailed(messages.ENVIRONMENT_IS_THERE.text(path=self.path))
-        streamed(host, self.create, INSTALL_TIMEOUT_S)
-        streamed(host, self.installer, INSTALL_TIMEOUT_S)
+        run_changing(host, self.create, INSTALL_TIMEOUT_S)
+        run_changing(host, self.installer, INSTALL_TIMEOUT_S)
         if not self.holds(host.fresh()):
             raise StepFailed(messages.PACKAGES_NOT_PROVED.text(names=[name for name, _ in self.packages]))
 
@@ -109,7 +109,7 @@ class RemoveEnvironment:
         if problem := untrusted_writer(host, self.path):
             raise StepFailed(problem)
         kept = ("!", "-path", f"{self.path}/{MARKER}")
-        streamed(host, ("find", self.path, "-xdev", "-mindepth", "1", *kept, "-delete"), REMOVE_TIMEOUT_S)
+        run_changing(host, ("find", self.path, "-xdev", "-mindepth", "1", *kept, "-delete"), REMOVE_TIMEOUT_S)
 
 
 def _distributions(host: Host, path: str) -> set[str]:

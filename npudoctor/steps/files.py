@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from npudoctor.host import Host, MutableHost, Unavailable, is_mutable, real_path
 from npudoctor.host.live.trust import foreign_writer
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages
 
@@ -47,7 +47,7 @@ class WriteFile:
             change = messages.NEW_EMPTY_FILE.text(path=self.path)
         elif old is not None and self.mode is not None and self.mode != (mode := host.stat(self.path).mode):
             change = messages.MODE_CHANGES.text(path=self.path, old=mode, new=self.mode)
-        return change + unified(self.path, old or "", self.content)
+        return change + unified_diff(self.path, old or "", self.content)
 
     def inverse(self, host: Host) -> Step:
         """The old content with its mode, owner and attributes, or the file's removal where there was none."""
@@ -88,7 +88,7 @@ class RemoveFile:
 
     def preview(self, host: Host) -> str:
         """A unified diff to nothing."""
-        return unified(self.path, _text(host, self.path) or "", "", gone=True)
+        return unified_diff(self.path, _text(host, self.path) or "", "", gone=True)
 
     def inverse(self, host: Host) -> Step:
         """The file as it is; where there is none, its absence."""
@@ -296,13 +296,13 @@ def _text(host: Host, path: str, encoding: str = "utf-8") -> str | None:
     return None if content is None else content.decode(encoding, "replace")
 
 
-def unified(path: str, old: str, new: str, *, gone: bool = False) -> str:
+def unified_diff(path: str, old: str, new: str, *, gone: bool = False) -> str:
     """A unified diff between what a file holds now and what it would hold, credentials masked; empty if the same."""
     import difflib  # here, because a check never needs it
 
     then = "/dev/null" if gone else f"{path} (then)"
-    if (masked_old := masked(old)) != (masked_new := masked(new)):  # else only credentials change: shown line by line
+    if (masked_old := mask(old)) != (masked_new := mask(new)):  # else only credentials change: shown line by line
         old, new = masked_old, masked_new
     lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), f"{path} (now)", then)
-    shown = (f"{line[:1]}{masked(line[1:])}" for line in lines)
+    shown = (f"{line[:1]}{mask(line[1:])}" for line in lines)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in shown)

@@ -8,7 +8,7 @@ import shlex
 
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, messages, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_changing
 from npudoctor.steps.files import RemoveFile, SetLink, WriteFile, obstacle_to, untrusted_writer
 
 INSTALL_TIMEOUT_S = 7200.0
@@ -26,13 +26,13 @@ def not_roots(host: Host, package: str) -> str | None:
 
 def copy_package(host: MutableHost, package: str, copy: str, sha256: str) -> None:
     """Copy a package to where only this user can change it; raises StepFailed unless it is the one of the preview."""
-    streamed(host, ("cp", "--", package, copy), COPY_TIMEOUT_S)
+    run_changing(host, ("cp", "--", package, copy), COPY_TIMEOUT_S)
     compare_copy(host, package, copy, sha256)
 
 
 def compare_copy(host: MutableHost, package: str, copy: str, sha256: str) -> None:
     """Raise StepFailed unless the copy of a package has the SHA-256 of the preview."""
-    if streamed(host, ("sha256sum", "--", copy), COPY_TIMEOUT_S).split()[:1] != [sha256]:
+    if run_changing(host, ("sha256sum", "--", copy), COPY_TIMEOUT_S).split()[:1] != [sha256]:
         raise StepFailed(messages.PACKAGE_CHANGED.text(path=package))
 
 
@@ -106,7 +106,7 @@ class InstallPackage:
             argv = ("bash", self.private_copy, *self.options)
             if self.script:
                 argv = ("bash", "-c", _SOURCED, "bash", self.script, *argv[1:])
-            streamed(host, argv, INSTALL_TIMEOUT_S)
+            run_changing(host, argv, INSTALL_TIMEOUT_S)
         finally:
             host.remove(self.private_copy)
         if not self.holds(host.fresh()):
@@ -152,14 +152,14 @@ class UninstallPackage:
             if problem := untrusted_writer(host, self.uninstaller):
                 raise StepFailed(problem)
             with contextlib.nullcontext() if whole else contextlib.suppress(StepFailed):
-                streamed(host, ("bash", self.uninstaller), INSTALL_TIMEOUT_S)
+                run_changing(host, ("bash", self.uninstaller), INSTALL_TIMEOUT_S)
         fresh = host.fresh()
         if fresh.exists(self.proof):
             raise StepFailed(messages.STILL_INSTALLED.text(path=self.proof))
         if not whole and self.makes and fresh.exists(self.makes) and re.fullmatch(_REMOVABLE, self.makes):
             if problem := untrusted_writer(host, self.makes):
                 raise StepFailed(problem)
-            streamed(host, ("rm", "-rf", "--one-file-system", "--", self.makes), COPY_TIMEOUT_S)
+            run_changing(host, ("rm", "-rf", "--one-file-system", "--", self.makes), COPY_TIMEOUT_S)
         put_back(host, self.links, self.texts)
 
 

@@ -10,7 +10,7 @@ import shlex
 
 from npudoctor.host import Host, MutableHost
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, messages, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_changing
 
 INSTALL_TIMEOUT_S = 3600.0
 REMOVE_TIMEOUT_S = 1800.0
@@ -98,11 +98,11 @@ class SystemPackages:
     def apply(self, host: MutableHost) -> None:
         """Install, or remove what of it is there; a package that somebody has upgraded since is left alone."""
         if self.present:
-            streamed(host, self.command, INSTALL_TIMEOUT_S)
+            run_changing(host, self.command, INSTALL_TIMEOUT_S)
         else:
             there = self._there(host)
             if found := tuple(one for one in self.packages if one in there):
-                streamed(host, self._removal(found), REMOVE_TIMEOUT_S)
+                run_changing(host, self._removal(found), REMOVE_TIMEOUT_S)
         if not self.holds(host.fresh()):
             raise StepFailed(messages.PACKAGES_NOT_PROVED.text(names=[name for name, _ in self.packages]))
 

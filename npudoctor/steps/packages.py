@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_command, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_changing, run_command
 
 INSTALL_TIMEOUT_S = 3600.0
 
@@ -52,8 +52,8 @@ class KeepPackages:
         if keeping.returncode != 0:
             lines = (keeping.stderr or keeping.stdout).strip().splitlines() or [messages.NO_ANSWER.text()]
             raise StepFailed(messages.NOT_KEPT.text(problem=lines[-1][:200]))
-        streamed(host, self.installer, INSTALL_TIMEOUT_S)
-        streamed(host, (self.python, "-I", "-B", host.own_script("packages"), "done", self.archive), 60.0)
+        run_changing(host, self.installer, INSTALL_TIMEOUT_S)
+        run_changing(host, (self.python, "-I", "-B", host.own_script("packages"), "done", self.archive), 60.0)
 
 
 @record(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class RestorePackages:
         _must_be_own(host, self.python)
         names = tuple(name for name, _, _ in self.changes)
         argv = (self.python, "-I", "-B", host.own_script("packages"), "restore", self.archive, *names)
-        streamed(host, argv, 600.0)
+        run_changing(host, argv, 600.0)
 
 
 def _show_changes(changes: tuple[tuple[str, str, str], ...]) -> str:

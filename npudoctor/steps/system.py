@@ -8,7 +8,7 @@ import time
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, run_changing
 from npudoctor.steps.files import untrusted_writer
 
 GRACE_S = 10.0
@@ -91,7 +91,7 @@ class Run:
 
     def apply(self, host: MutableHost) -> None:
         """Run it; anything but exit status 0 in time is a failure."""
-        streamed(host, self.argv, self.timeout_s)
+        run_changing(host, self.argv, self.timeout_s)
 
 
 @record(frozen=True)
@@ -138,7 +138,7 @@ def once_unlocked(host: MutableHost, argv: tuple[str, ...]) -> None:
     until = time.monotonic() + UNLOCKING_S
     while True:
         try:
-            streamed(host, argv, 30.0)
+            run_changing(host, argv, 30.0)
             return
         except StepFailed as why:
             if "cannot lock" not in why.output or time.monotonic() > until:
@@ -201,7 +201,7 @@ class Remount:
 
     def apply(self, host: MutableHost) -> None:
         """With mount."""
-        streamed(host, ("mount", "-o", f"remount,size={self.size_bytes}", self.path), 30.0)
+        run_changing(host, ("mount", "-o", f"remount,size={self.size_bytes}", self.path), 30.0)
 
 
 def _size(host: Host, path: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost, Unavailable, is_mutable
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, streamed
-from npudoctor.steps.files import FileMetadata, RemoveFile, WriteFile, metadata_of, obstacle_to, unified
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, run_changing
+from npudoctor.steps.files import FileMetadata, RemoveFile, WriteFile, metadata_of, obstacle_to, unified_diff
 
 FOLDER = "/etc/systemd/system"
 RUNNING = "/run/systemd/system"
@@ -36,8 +36,11 @@ class SystemdUnit:
     def preview(self, host: Host) -> str:
         """The diff of the file, and what becomes of the service."""
         old = host.read(self.path) if host.exists(self.path) else None
-        text = unified(self.path, old or "", self.content or "", gone=self.content is None)
-        now, then = _words(self._enabled(host), self._active(host)), _words(self.enabled, self._wanted(host))
+        text = unified_diff(self.path, old or "", self.content or "", gone=self.content is None)
+        now, then = (
+            _words(self._is_enabled(host), self._is_active(host)),
+            _words(self.enabled, self._wanted_state(host)),
+        )
         return text if now == then else text + messages.SERVICE_CHANGES.text(name=self.name, old=now, new=then)
 
     def inverse(self, host: Host) -> Step:
@@ -46,8 +49,8 @@ class SystemdUnit:
         return SystemdUnit(
             name=self.name,
             content=host.read(self.path) if there else None,
-            enabled=self._enabled(host),
-            active=None if self.active is None else self._active(host),
+            enabled=self._is_enabled(host),
+            active=None if self.active is None else self._is_active(host),
             metadata=metadata_of(host, self.path) if there else None,
         )
 
@@ -80,25 +83,25 @@ class SystemdUnit:
         changed = coming_back or not self._file_holds(host)
         WriteFile(self.path, content, 0o644, self.metadata).apply(host)
         self._tell(host, "daemon-reload")
-        if self.enabled is not self._enabled(host):
-            streamed(host, ("systemctl", "enable" if self.enabled else "disable", self.name), STARTING_TIMEOUT_S)
-        if self._wanted(host) and (changed or not self._active(host)):
+        if self.enabled is not self._is_enabled(host):
+            run_changing(host, ("systemctl", "enable" if self.enabled else "disable", self.name), STARTING_TIMEOUT_S)
+        if self._wanted_state(host) and (changed or not self._is_active(host)):
             self._tell(host, "restart", self.name)
-        elif self._wanted(host) is False and self._active(host):
+        elif self._wanted_state(host) is False and self._is_active(host):
             self._tell(host, "stop", self.name)
 
     def _remove(self, host: MutableHost) -> None:
-        if self._active(host):
+        if self._is_active(host):
             self._tell(host, "stop", self.name)
-        if host.exists(self.path) and self._enabled(host):
-            streamed(host, ("systemctl", "disable", self.name), STARTING_TIMEOUT_S)
+        if host.exists(self.path) and self._is_enabled(host):
+            run_changing(host, ("systemctl", "disable", self.name), STARTING_TIMEOUT_S)
         RemoveFile(self.path).apply(host)
         self._tell(host, "daemon-reload")
 
     def _tell(self, host: MutableHost, *words: str) -> None:
         """A command to the running systemd, where it runs."""
         if host.exists(RUNNING):
-            streamed(host, ("systemctl", *words), STARTING_TIMEOUT_S)
+            run_changing(host, ("systemctl", *words), STARTING_TIMEOUT_S)
 
     def _file_holds(self, host: Host) -> bool:
         if self.content is None:
@@ -106,15 +109,15 @@ class SystemdUnit:
         return WriteFile(self.path, self.content, 0o644, self.metadata).holds(host)
 
     def _service_holds(self, host: Host) -> bool:
-        return self.enabled is self._enabled(host) and self._wanted(host) in (None, self._active(host))
+        return self.enabled is self._is_enabled(host) and self._wanted_state(host) in (None, self._is_active(host))
 
-    def _wanted(self, host: Host) -> bool | None:
+    def _wanted_state(self, host: Host) -> bool | None:
         return self.active if host.exists(RUNNING) else None
 
-    def _enabled(self, host: Host) -> bool:
+    def _is_enabled(self, host: Host) -> bool:
         return _status(host, "is-enabled", self.name).startswith("enabled")
 
-    def _active(self, host: Host) -> bool:
+    def _is_active(self, host: Host) -> bool:
         return host.exists(RUNNING) and _status(host, "is-active", self.name) in ("active", "reloading", "activating")
 
 

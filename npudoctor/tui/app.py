@@ -16,7 +16,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.tui import SCREENS, plain, themes
 from npudoctor.tui.keyboard import Keyboard
 from npudoctor.tui.model import settings
@@ -157,7 +157,7 @@ class DoctorApp(Keyboard):
         try:
             self._run_checks()
         except NoLogin as why:
-            said = f"the environment of the next login is unknown: {visible(str(why))}"
+            said = f"the environment of the next login is unknown: {escape(str(why))}"
             self.tell(partial(self.notify, said, severity="warning", markup=False))
             self._run_checks()
 
@@ -175,7 +175,7 @@ class DoctorApp(Keyboard):
         with self.session.looking() as host:
             about = host.about
         badge = node.badge(about.source, about.recorded_at, at_login=at_login)
-        line = NodeLine(hostname=visible(about.hostname), badge=visible(badge))
+        line = NodeLine(hostname=escape(about.hostname), badge=escape(badge))
         self.tell(self._show_node, line)
         for event in self.session.run():
             self.tell(self.diagnosis.take, event)
@@ -248,7 +248,7 @@ class DoctorApp(Keyboard):
 
     def remember(self, **choices: Any) -> None:
         """Save the settings; in a read-only session keep them until it ends."""
-        self.settings = self.settings.changed(**choices)
+        self.settings = self.settings.with_values(**choices)
         if not self.session.read_only:
             settings.save(self.settings)
 

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 
 _TWINS = {
     "✔": "+",
@@ -81,8 +81,8 @@ class Visible(LineFilter):
 
 def _without_controls(segment: Segment) -> Segment:
     text = segment.text
-    if visible(text) != text:
-        text = "".join(letter if visible(letter) == letter else "?" * cell_len(letter) for letter in text)
+    if escape(text) != text:
+        text = "".join(letter if escape(letter) == letter else "?" * cell_len(letter) for letter in text)
     return Segment(text, segment.style, segment.control)
 
 

@@ -21,7 +21,7 @@ from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.facts.system.storage import Mount, Mounts
 from npudoctor.findings import Severity, Status
 from npudoctor.host.live.local import LocalHost
-from npudoctor.privacy.command_lines import reduced
+from npudoctor.privacy.command_lines import reduce_line
 from npudoctor.sdk import NotApplicable, Unavailable
 from npudoctor.testing import run
 from tests.plain_user import ALICE, as_root, give, identity
@@ -210,7 +210,7 @@ def test_a_job_that_has_ended_is_unknown() -> None:
 def service(*cmdline: str, listens: tuple[Socket, ...] = ()) -> Any:
     known = Processes(
         {
-            100: Process(pid=100, ppid=1, name="python3", cmdline=reduced(cmdline)),
+            100: Process(pid=100, ppid=1, name="python3", cmdline=reduce_line(cmdline)),
             101: Process(pid=101, ppid=100, name="python3"),
             200: Process(pid=200, ppid=1, name="nginx"),
         }

@@ -66,7 +66,7 @@ def test_without_the_library_the_rows_of_both_sources_say_why(archive: Path) -> 
 
 def open_as(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None:
     """Let the command open a host that is wrapped."""
-    opened = node.opened
+    opened = node.open_node
 
     @contextlib.contextmanager
     def opening(args: argparse.Namespace, config: Any) -> Iterator[Any]:

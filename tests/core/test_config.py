@@ -28,7 +28,7 @@ def test_a_site_silences_and_grades(tmp_path: Path) -> None:
     loaded = load(tmp_path, text)
     config.names_are_known(loaded, plugins.load().checks.values(), "here")
     assert loaded.severity == {"system.limits": Severity.INFO}
-    assert loaded.silenced() == {"system.disk": Silenced()}
+    assert loaded.silences_on() == {"system.disk": Silenced()}
     assert loaded.thresholds["temperature_warn_celsius"] == 70
 
 
@@ -46,9 +46,9 @@ id = "hccl"
 def test_a_silence_has_a_reason_and_a_last_day(tmp_path: Path) -> None:
     loaded = load(tmp_path, SILENCES)
     last = date(2027, 1, 31)
-    assert loaded.silenced(last) == {"system.disk": Silenced(reason="ticket 4711", until=last), "hccl": Silenced()}
+    assert loaded.silences_on(last) == {"system.disk": Silenced(reason="ticket 4711", until=last), "hccl": Silenced()}
     assert loaded.remarks(last) == []
-    assert set(loaded.silenced(date(2027, 2, 1))) == {"hccl"}
+    assert set(loaded.silences_on(date(2027, 2, 1))) == {"hccl"}
     assert loaded.remarks(date(2027, 2, 1)) == [
         "silence of system.disk expired on 2027-01-31; remove the entry or set a later date"
     ]

@@ -122,7 +122,7 @@ def test_each_collected_code_is_found_by_its_number_by_its_symbol_and_by_its_id(
     for row in collected:
         wanted = (row["kind"], row["code"])
         for text in filter(None, (row["code"], row["symbol"], IDS[wanted])):
-            found = [one for one in table.spelled(text) if (one.kind, one.code) == wanted]
+            found = [one for one in table.of_text(text) if (one.kind, one.code) == wanted]
             assert found, text
             assert (found[0].meaning, found[0].generic, list(found[0].sources)) == (
                 row["meaning"],
@@ -132,14 +132,14 @@ def test_each_collected_code_is_found_by_its_number_by_its_symbol_and_by_its_id(
 
 
 def test_a_number_of_several_components_has_every_meaning_and_the_text_chooses() -> None:
-    assert {one.kind for one in knowledge.codes().spelled("7")} >= {"hccl-return", "driver", "atb", "aoe"}
+    assert {one.kind for one in knowledge.codes().of_text("7")} >= {"hccl-return", "driver", "atb", "aoe"}
     assert [one.id for one in meanings("HcclGetRootInfo(&id), error code is 7")] == ["HCCL 7"]
     assert [one.id for one in meanings("atb Setup failed, ret=7")] == ["ATB 7"]
     assert len(meanings("ret: 7")) >= 4, "no word chooses"
 
 
 def test_several_bits_of_an_error_word_are_several_faults() -> None:
-    found = knowledge.codes().spelled("(0x3, 0, 0x1)")
+    found = knowledge.codes().of_text("(0x3, 0, 0x1)")
     assert [one.code for one in found] == ["(0x1, 0, 0)", "(0x2, 0, 0)", "(0, 0, 0x1)"]
 
 
@@ -181,7 +181,7 @@ def test_the_next_step_follows_from_class_severity_and_kind_and_names_its_source
             step = steps[id]
             assert step and words in step.step and step.source, id
     assert steps["driver 9"] is None or steps["driver 9"].source
-    unknown = documents.of_topics([("AOE 2", knowledge.codes().spelled("AOE 2")[0])], CATALOG)["topics"][0]
+    unknown = documents.of_topics([("AOE 2", knowledge.codes().of_text("AOE 2")[0])], CATALOG)["topics"][0]
     assert unknown["next_step"] is None and unknown["sources"]
 
 

@@ -276,7 +276,7 @@ def test_the_size_that_a_message_asks_for_is_that_of_the_step(line: str, size: s
         knowledge.pitfalls().rows[0],
         fix=("export HCCL_BUFFSIZE=1024   # on all ranks", "restart with <needed> MB"),
     )
-    values = patterns._needed(line)
+    values = patterns._needed_values(line)
     found = Found(Kind.SYMPTOM, row.id, "HCCL_BUFFSIZE", 0, values)
     one = diagnosed("KeyError: 'x'").unexplained
     assert one is not None

@@ -71,7 +71,7 @@ def test_pci_ids_name_family_and_board() -> None:
 
 def expected(family: str, chips: int, one: int, other: int, subsystem: str | None = None) -> tuple[str, ...] | None:
     plan = knowledge.hardware().link_plan(family, chips, subsystem)
-    return plan.expected(one, other) if plan else None
+    return plan.expected_links(one, other) if plan else None
 
 
 def test_expected_links_are_those_of_the_product() -> None:

@@ -29,7 +29,7 @@ from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Store
 from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import App
-from npudoctor.daemon.worker import known
+from npudoctor.daemon.worker import names_of
 from npudoctor.host import Host
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
@@ -73,7 +73,7 @@ class Watched:
     def run(self, kind: RunKind = RunKind.QUICK, host: Host | None = None) -> list[str]:
         """RunKind once; the kinds of what has changed."""
         seen = run_checks(self.catalog, host or self.host, kind, self.options, Config(), deadline_s=60)
-        names = known(self.catalog)
+        names = names_of(self.catalog)
         view, changes = self.witness.take(self.board.view, seen, names, written_s=state.now_s(), interval_s=60.0)
         self.board.publish(view)
         return [change.kind for change in changes]

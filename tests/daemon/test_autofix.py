@@ -13,7 +13,7 @@ from npudoctor.daemon.run_checks import run_checks
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.store import Change
 from npudoctor.daemon.timetable import RunKind
-from npudoctor.daemon.worker import Worker, known
+from npudoctor.daemon.worker import Worker, names_of
 from npudoctor.daemon_config import AutoFix, DaemonSettings
 from npudoctor.findings import Report
 from npudoctor.sdk import Risk
@@ -93,7 +93,7 @@ def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
     pair = watched.catalog.fixes["python.install-pair"]
     assert pair.risk is Risk.ASK
     assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), RunKind.STANDARD) == 0
-    safe = known(watched.catalog).safe
+    safe = names_of(watched.catalog).safe
     assert "needs confirmation" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
     assert "unknown fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")
     assert AutoFix(on_issue=(PORTS,)).mistake(watched.catalog.fixes, safe) is None

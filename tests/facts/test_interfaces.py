@@ -30,17 +30,17 @@ bond1\t0003A8C0\t00000000\t0000\t0\t0\t100\t00FFFFFF\t0\t0\t0
 
 def test_an_interface_is_found_by_its_name_its_address_and_its_subnet() -> None:
     found = interfaces.interfaces(FakeHost(measures={"interfaces": ROWS}))
-    enp = found.named("enp1s0")
+    enp = found.interface("enp1s0")
     assert enp is not None and (enp.speed_mbps, enp.mtu, enp.up) == (25000, 1500, True)
     assert found.holding(ip_address("10.0.0.7")) is enp
     assert found.holding(ip_address("10.0.0.8")) is None
     assert found.beside(ip_address("10.0.0.9")) is enp
-    assert found.beside(ip_address("10.0.0.200")) is found.named("bond0")
+    assert found.beside(ip_address("10.0.0.200")) is found.interface("bond0")
     assert found.beside(ip_address("172.17.0.2")) is None, "docker0 is down"
 
 
 def test_a_speed_that_the_driver_does_not_tell_is_unknown() -> None:
-    found = interfaces.parse(ROWS).named("bond0")
+    found = interfaces.parse(ROWS).interface("bond0")
     assert found is not None and found.speed_mbps is None
 
 

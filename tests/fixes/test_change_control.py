@@ -94,7 +94,7 @@ def test_a_hold_that_another_user_can_write_says_nothing(uid: int, mode: int) ->
     root = User(name="root")
     host: Any = SimpleNamespace(user=root, stat=lambda _: found, read_part=lambda *_: b"mallory")
     assert hold.reason(host, datetime.date(2026, 11, 23)) is None
-    assert f"(owner {uid}, mode 0{mode:o})" in (hold.ignored(host) or "")
+    assert f"(owner {uid}, mode 0{mode:o})" in (hold.why_ignored(host) or "")
 
 
 def test_a_hold_that_does_not_count_is_named_by_the_plan(kept: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +211,7 @@ def test_a_run_of_another_node_is_not_recovered(kept: Any) -> None:
     path = f"{RUNS}/{run}/status.json"
     kept.write_file(path, kept.read(path).replace('"applied"', '"applying"', 1).encode())
     other = on(kept, "another-node")
-    assert Journal(other).cut_off() == () and Journal(other).unfinished() == (run,)
+    assert Journal(other).cut_off() == () and Journal(other).unfinished_runs() == (run,)
     *_, ended = runner.recover(other)
     assert isinstance(ended, runner.Ended)
     assert (ended.outcome, kept.about.hostname in ended.reason) == (runner.Outcome.NOTHING, True)
@@ -237,7 +237,7 @@ def test_a_refusal_names_the_run_that_holds_the_lock(kept: Any, monkeypatch: pyt
         raise Refused("another fix is under way")
 
     monkeypatch.setattr(kept, "lock", held)
-    with pytest.raises(Refused) as why, control.locked(Journal(kept)):
+    with pytest.raises(Refused) as why, control.lock_journal(Journal(kept)):
         pass
     assert f"it is run {run} of root (uid 0) on {kept.about.hostname}" in why.value.reason
 

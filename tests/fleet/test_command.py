@@ -222,7 +222,7 @@ def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: p
     digest = gather.answer_of([str(tmp_path)], "n2")
     assert digest is not None
     cured = replace(digest.report, results=())
-    (tmp_path / "n2.json.gz").write_bytes(line.packed(replace(digest, report=cured)))
+    (tmp_path / "n2.json.gz").write_bytes(line.pack(replace(digest, report=cured)))
     text = said(capsys, "fix", str(tmp_path))[1]
     assert "hccl.reserve-ports  on n1\n" in text and "python.install-pair  on n[1-2]\n" in text
     main(["node", "--simulate", "new-node", "--name", "n2", "--to", str(tmp_path)])
@@ -301,12 +301,12 @@ def test_copies_of_a_simulated_node_have_addresses_of_their_own(
 def test_a_node_on_hold_is_named_and_left_out_of_what_changes_nodes(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet, _ = gather.stored([cluster])
+    fleet, _ = gather.stored_fleet([cluster])
     sick = next(one for one in fleet.members if one.unhealthy)
     digest = gather.answer_of([cluster], sick.name)
     assert digest is not None
     identity = replace(digest.identity, hold="alice: cables (/etc/npudoctor/hold)")
-    changed = line.packed(replace(digest, identity=identity))
+    changed = line.pack(replace(digest, identity=identity))
     Run(cluster).keep(Outcome(node=sick.name, kind="answered"), changed)
     assert "1 node on hold: alice: cables" in " ".join(said(capsys, "merge", cluster, "--verbose")[1].split())
     ignored = replace(digest.identity, hold_ignored="/run/npudoctor/hold does not count as a hold")
@@ -321,12 +321,12 @@ def test_a_run_with_pseudonyms_tells_the_same_and_names_no_node(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = adapter(FleetReport).validate_json(said(capsys, "merge", cluster, "--json")[1])
-    fleet, _ = gather.stored([cluster])
+    fleet, _ = gather.stored_fleet([cluster])
     first = fleet.members[0]
     digest = gather.answer_of([cluster], first.name)
     assert digest is not None and first.identity.machine_id
     held = replace(digest.identity, hold="alice: cables (/etc/npudoctor/hold)", user="mallory")
-    Run(cluster).keep(Outcome(node=first.name, kind="answered"), line.packed(replace(digest, identity=held)))
+    Run(cluster).keep(Outcome(node=first.name, kind="answered"), line.pack(replace(digest, identity=held)))
     Run(cluster).keep(Outcome(node=fleet.names[-1], kind="scheduler", detail="down: x (by bobby, since 1)"), None)
     folder = tmp_path / "redacted"
     code, text, err = said(capsys, "merge", cluster, "--redact", str(folder), "--json")

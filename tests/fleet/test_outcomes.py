@@ -178,7 +178,7 @@ def test_the_remote_command_is_ended_on_the_remote_side() -> None:
 
 def test_a_drop_folder_takes_every_form_of_an_answer(tmp_path: Path) -> None:
     names, digests, _ = sim.fleet(4, {}, scenario="bare-host")
-    (tmp_path / "a.json.gz").write_bytes(line.packed(digests[names[0]]))
+    (tmp_path / "a.json.gz").write_bytes(line.pack(digests[names[0]]))
     (tmp_path / "b.json").write_text(to_json(digests[names[1]]), encoding="utf-8")
     text = f"banner\n{line.line_of(digests[names[2]])}\n{line.line_of(digests[names[3]])}\n"
     (tmp_path / "c.txt").write_text(text, encoding="utf-8")
@@ -207,4 +207,4 @@ def test_lines_that_srun_folds_are_joined_again() -> None:
             printed.append([f"{task}: {piece}" for piece in pieces])
     lines = [row for pair in zip(printed[0:3], printed[3:6], strict=True) for rows in pair for row in rows]
     found = slurm.by_task("\n".join(["srun: a remark", *lines]))
-    assert [line.find(text) for text in found.values()] == [line.packed(digest) for digest in digests.values()]
+    assert [line.find(text) for text in found.values()] == [line.pack(digest) for digest in digests.values()]

@@ -68,7 +68,7 @@ def failed(folder: Path, text: str, *, code: int = 1, removes: bool = False) -> 
     said: list[str] = []
     told = replace(caller(host, said), causes=setup_node._causes)
     line = run.Installation(host, journal, id, told).go_on()
-    ending = journal.kept(id, state.ENDING)
+    ending = journal.document(id, state.ENDING)
     assert ending is not None
     return line, said, ending["different"]
 

@@ -90,7 +90,7 @@ def first_boot(given: Given) -> int:
     """What `setup --yes --resume` of the first-boot service does before it sets the node up."""
     where = dict.fromkeys(("simulate", "replay", "root"))
     args = argparse.Namespace(attach=False, resume=True, yes=True, state="/var/lib/npudoctor", **where)
-    return setup_install.resumed(args)
+    return setup_install.verify_waiting(args)
 
 
 @as_root

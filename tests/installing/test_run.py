@@ -203,7 +203,7 @@ def test_without_room_for_the_copies_nothing_begins(
     with pytest.raises(Refused, match="No space left on device"):
         opened(host, [one])
     journal = Journal(host, "/var/lib/npudoctor")
-    assert [(status(journal, id), journal.kept(id, state.PLAN)) for id in journal.runs()] == [(ends, None)]
+    assert [(status(journal, id), journal.document(id, state.PLAN)) for id in journal.runs()] == [(ends, None)]
     assert times_run(tmp_path, "driver") == 0
     monkeypatch.undo()
     setup_install.refuse_second(journal)  # a run without a plan keeps no other from beginning
@@ -581,7 +581,7 @@ def test_the_journal_has_the_vendors_logs_the_boots_and_what_is_different(tmp_pa
     installation(host, journal, id, said).go_on()
     assert "  cause: known" in said
     assert host.read(journal.archive(id, "step-1/vendor-ascend_install.log")) == "[Driver] failed\n"
-    ending = journal.kept(id, state.ENDING)
+    ending = journal.document(id, state.ENDING)
     assert ending is not None
     assert ending["before"]["npus"] == ending["after"]["npus"] == list(CARDS)
     assert ending["before"]["boot_id"] == ending["after"]["boot_id"] == host.boot

@@ -21,7 +21,7 @@ import pytest
 
 from npudoctor import control_characters, engine, plugins, sim
 from npudoctor.cli import main
-from npudoctor.control_characters import all_visible, visible, visible_json, visible_lines, visible_screen
+from npudoctor.control_characters import all_visible, escape, visible_json, visible_lines, visible_screen
 from npudoctor.daemon.history import History
 from npudoctor.data import to_json
 from npudoctor.host.live import local
@@ -88,18 +88,18 @@ def test_every_character_that_is_no_letter_mark_number_sign_or_blank_is_escaped(
     for number in range(0x110000):
         letter = chr(number)
         if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            assert visible(letter).isascii() and visible(letter).startswith("\\")
-    assert visible(ONE_LINE).startswith("\\x1b]52;c;UFdO\\x1b\\\\x1b]0;PWN\\x07\\x1b[31m\\x9b32m\\r\\x08\\x7f\\x00")
-    assert visible("\u202e\U000e0041\udc80") == "\\u202e\\U000e0041\\udc80"
+            assert escape(letter).isascii() and escape(letter).startswith("\\")
+    assert escape(ONE_LINE).startswith("\\x1b]52;c;UFdO\\x1b\\\\x1b]0;PWN\\x07\\x1b[31m\\x9b32m\\r\\x08\\x7f\\x00")
+    assert escape("\u202e\U000e0041\udc80") == "\\u202e\\U000e0041\\udc80"
 
 
 def test_text_that_people_write_is_left_as_it_is() -> None:
     for shown in ("größe 中文 العربية 🙂 ⚠️ e\u0301 a\u00a0b\u3000c", "C:\\path\\n", "✔ · – × █"):
-        assert visible(shown) == visible_lines(shown) == visible_screen(shown) == shown
-    assert visible("a\tb\nc") == "a\\tb\\nc"
+        assert escape(shown) == visible_lines(shown) == visible_screen(shown) == shown
+    assert escape("a\tb\nc") == "a\\tb\\nc"
     assert visible_lines("a\tb\nc\r") == "a\tb\nc\\r"
     assert visible_screen("\x1b[1;31mred\x1b[0m \x1b[2J") == "\x1b[1;31mred\x1b[0m \\x1b[2J"
-    assert visible(visible(ONE_LINE)) == visible(ONE_LINE)
+    assert escape(escape(ONE_LINE)) == escape(ONE_LINE)
 
 
 def test_a_json_document_says_the_same_as_before() -> None:

@@ -14,8 +14,8 @@ from npudoctor.explain.patterns import Sought
 from npudoctor.installing import conditions
 from npudoctor.packages import names
 from npudoctor.privacy import credentials, names_in_logs, recorded_sources, redaction
-from npudoctor.privacy.command_lines import reduced
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.command_lines import reduce_line
+from npudoctor.privacy.credentials import mask
 from tests.security import adversarial
 from tests.security.adversarial import ROOT, Expression
 
@@ -159,7 +159,7 @@ def test_masking_a_text_four_times_as_long_takes_about_four_times_as_long(unit: 
     def took(size: int) -> float:
         text = unit * (size // len(unit))
         began = time.process_time()
-        masked(text)
+        mask(text)
         return time.process_time() - began
 
     size = 1 << 16
@@ -173,11 +173,11 @@ def test_masking_eight_mebibytes_of_what_a_tool_prints_is_linear_too() -> None:
     def took(size: int) -> float:
         text = line * (size // len(line))
         began = time.process_time()
-        assert "abc" not in masked(text)
+        assert "abc" not in mask(text)
         return time.process_time() - began
 
     assert took(8 << 20) < 8 * min(took(2 << 20) for _ in range(3))
 
 
 def test_a_command_line_of_two_megabytes_is_reduced_at_once() -> None:
-    assert reduced(["python3", "x.py", "a" * (1 << 21)])[:2] == ("python3", "x.py")
+    assert reduce_line(["python3", "x.py", "a" * (1 << 21)])[:2] == ("python3", "x.py")

@@ -23,7 +23,7 @@ HOSTILE = (OPTION, "--all", "ALL", "all", "n1 slots=99", "n[0001-9999]", "n1,n2"
 def answers(folder: Path, *names: str, fix: str | None = None) -> None:
     """Files of nodes with these names and no others, as a drop folder has them."""
     own, digests, _ = sim.fleet(1, {}, seed=0)
-    data = json.loads(line._unpack(line.packed(digests[own[0]])))
+    data = json.loads(line._unpack(line.pack(digests[own[0]])))
     if fix is not None:
         offer = to_data(Finding(severity=Severity.ERROR, subject="host", summary="x", hint="x", fix=FixOffer(id=fix)))
         data["report"]["results"].append({"check": "a.b", "title": "x", "status": "error", "findings": [offer]})

@@ -24,7 +24,7 @@ from npudoctor.host.live import measures, proc
 from npudoctor.host.live import tools as live_tools
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.recording.recorded_node import open_bundle
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import what_ran_out
 from npudoctor.sdk import check
 from npudoctor.testing import FakeHost, run
 from tests.plain_user import as_root
@@ -149,22 +149,22 @@ def test_what_wraps_a_missing_descriptor_says_so() -> None:
         except OSError as problem:
             raise ValueError("the catalogue cannot be loaded") from problem
     except ValueError as problem:
-        assert exhausted(problem) == "no more files may be opened (ulimit -n)"
-    assert exhausted(BlockingIOError(errno.EAGAIN, "fork")) == "no more processes may be started (ulimit -u)"
+        assert what_ran_out(problem) == "no more files may be opened (ulimit -n)"
+    assert what_ran_out(BlockingIOError(errno.EAGAIN, "fork")) == "no more processes may be started (ulimit -u)"
     held = ValueError("another process holds the lock")
     held.__cause__ = BlockingIOError(errno.EAGAIN, "flock")
-    assert exhausted(held) is None
-    assert exhausted(ImportError("libx.so.1: cannot open shared object file: Too many open files"))
-    assert exhausted(ImportError("libx.so.1: cannot open shared object file: No such file or directory")) is None
+    assert what_ran_out(held) is None
+    assert what_ran_out(ImportError("libx.so.1: cannot open shared object file: Too many open files"))
+    assert what_ran_out(ImportError("libx.so.1: cannot open shared object file: No such file or directory")) is None
 
 
 def test_a_module_of_npudoctor_that_is_not_found_is_a_lack_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ImportError("cannot import name 'layout'", name="npudoctor.knowledge.tables")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (13, 4096))
-    assert exhausted(missing) == "no more files may be opened (ulimit -n)"
-    assert exhausted(ImportError("cannot import name 'x'", name="torch_npu")) is None
+    assert what_ran_out(missing) == "no more files may be opened (ulimit -n)"
+    assert what_ran_out(ImportError("cannot import name 'x'", name="torch_npu")) is None
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-    assert exhausted(missing) is None
+    assert what_ran_out(missing) is None
 
 
 @as_root
@@ -234,7 +234,7 @@ def test_where_no_thread_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(OSError, match="no thread can be started") as caught:
         list(schedule.Schedule({1: set()}, lambda node: node).run())
-    assert exhausted(caught.value) == "no more processes may be started (ulimit -u)"
+    assert what_ran_out(caught.value) == "no more processes may be started (ulimit -u)"
 
 
 @as_root
@@ -272,7 +272,7 @@ def test_a_command_that_cannot_be_started_for_want_of_descriptors_is_not_taken_f
 
     with pytest.raises(OSError, match="Too many open files"):
         ask_each(Host(), [["a"], ["b"], ["c"]], timeout=1)  # type: ignore[arg-type]
-    assert exhausted(OSError(24, "")) and not exhausted(OSError(2, "")) and not exhausted(Unavailable(""))
+    assert what_ran_out(OSError(24, "")) and not what_ran_out(OSError(2, "")) and not what_ran_out(Unavailable(""))
 
 
 def no_descriptor(*_: object, **__: object) -> None:

@@ -28,7 +28,7 @@ from npudoctor.host import Completed, Host
 from npudoctor.host.recording.bundle_writer import files_of, write_folder
 from npudoctor.host.recording.recorder import RecordingHost
 from npudoctor.privacy import command_lines, recording_policy
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import replace
 from npudoctor.sdk import Options, RemoveFile, WriteFile
 from npudoctor.selection import Selection
@@ -136,14 +136,14 @@ def lines_with_credentials() -> list[str]:
 @pytest.mark.parametrize("text", (*NAMED, *SHAPES))
 def test_a_text_is_masked(text: str) -> None:
     for within in (text, f"npu 3: {text} failed", json.dumps({"error": f'x "{text}" y'}), f"a\n{text}\nb"):
-        assert not leaks(masked(within)), masked(within)
-        assert masked(masked(within)) == masked(within)
+        assert not leaks(mask(within)), mask(within)
+        assert mask(mask(within)) == mask(within)
 
 
 def test_json_stays_json() -> None:
     for text in NAMED:
         for said in ({"error": f'x "{text}" y'}, {"password": text, "token": "", "tokenizers": {"version": "1"}}):
-            assert json.loads(masked(json.dumps(said))).keys() == said.keys()
+            assert json.loads(mask(json.dumps(said))).keys() == said.keys()
 
 
 def test_what_tools_really_print_is_left_as_it_is() -> None:
@@ -151,14 +151,14 @@ def test_what_tools_really_print_is_left_as_it_is() -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and b"\0" not in path.read_bytes():
             text = path.read_text(errors="replace")
-            assert masked(text) == text, path
+            assert mask(text) == text, path
 
 
 @pytest.mark.parametrize(
     "text", ["tokenizers==0.1", "docker run -p 80:80 -u 1000:1000 x", "basic tests", "ps -k 5 -p 7"]
 )
 def test_what_is_no_credential_stays(text: str) -> None:
-    assert masked(text) == text
+    assert mask(text) == text
 
 
 # Command lines
@@ -167,14 +167,14 @@ def test_what_is_no_credential_stays(text: str) -> None:
 @pytest.mark.parametrize("program", ["python3", "/usr/bin/python3.11", "bash", "torchrun", "curl", "server", "perl"])
 def test_of_a_command_line_only_the_program_is_left(program: str) -> None:
     for first in ((), ("-c",), ("--key",), ("-u", "--"), ("-",), ("-x", "-uc"), ("-m", "a b"), ("--rdzv-id",)):
-        line = command_lines.reduced([program, *first, *ARGUMENTS])
+        line = command_lines.reduce_line([program, *first, *ARGUMENTS])
         assert not leaks(" ".join(line)), line
-        assert command_lines.reduced(line) == line
+        assert command_lines.reduce_line(line) == line
 
 
 def test_a_program_that_is_a_credential_is_not_named() -> None:
     for words in ([f"x --token={S}"], [f"TOKEN={S}"], [f"ghp_{LETTERS}", "x"], [f"u:{S}@h"]):
-        assert not leaks(" ".join(command_lines.reduced(words)))
+        assert not leaks(" ".join(command_lines.reduce_line(words)))
 
 
 def test_twins_are_known_as_such_and_others_are_not() -> None:
@@ -186,8 +186,8 @@ def test_twins_are_known_as_such_and_others_are_not() -> None:
 
 def test_options_of_launchers_keep_numbers_alone() -> None:
     words = ["torchrun", "--nproc_per_node=8", "--master_port", "29500", f"--node_rank={S}", "--nnodes", S, "train.py"]
-    assert command_lines.reduced(words)[:4] == ("torchrun", "--nproc_per_node=8", "--master_port", "29500")
-    assert not leaks(" ".join(command_lines.reduced(words)))
+    assert command_lines.reduce_line(words)[:4] == ("torchrun", "--nproc_per_node=8", "--master_port", "29500")
+    assert not leaks(" ".join(command_lines.reduce_line(words)))
 
 
 def test_a_name_of_a_process_is_short_and_masked() -> None:

@@ -50,7 +50,7 @@ def report_on(session: Session, known: Known, *after: Result, failed: int | None
             )
         )
     seen.append(Ended(at_s=9.0))
-    judging = session._judging("", seen, coverage.unhealthy(planned, known.health, after))
+    judging = session._judging("", seen, coverage.unhealthy_chips(planned, known.health, after))
     while True:
         try:
             next(judging)
@@ -204,9 +204,9 @@ def test_a_recorded_run_of_a_sick_npu_does_not_pass() -> None:
     known = session.look()
     old = plan.make(Request(cards=(0, 1, 3, 5), force=True), known).planned
     old = replace(old, chips=(), excluded=(), chosen_by=None)
-    read = coverage.completed(adapter(Planned).validate_json(to_json(old)), known.cards, known.health, None)
+    read = coverage.complete_plan(adapter(Planned).validate_json(to_json(old)), known.cards, known.health, None)
     assert [one.npu for one in read.excluded] == ["npu:2", "npu:4", "npu:6", "npu:7"]
-    assert [one.npu for one in coverage.unhealthy(read, known.health)] == ["npu:5"]
+    assert [one.npu for one in coverage.unhealthy_chips(read, known.health)] == ["npu:5"]
 
 
 def test_a_run_in_which_no_rank_starts(capsys: pytest.CaptureFixture[str]) -> None:

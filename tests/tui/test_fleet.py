@@ -54,7 +54,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             report = replace(report, results=kept, started_at="2026-11-22T12:00:00Z", duration_s=0.1)
             who = replace(digest.identity, user="trainer")
             answer = replace(digest, report=report, identity=who)
-            run.keep(Outcome(node=name, kind="answered"), line.packed(answer))
+            run.keep(Outcome(node=name, kind="answered"), line.pack(answer))
         else:
             run.keep(sim.outcome(name, place), None)
     yield folder
@@ -193,7 +193,7 @@ def test_nothing_is_changed_and_a_list_is_copied(run: str, monkeypatch: pytest.M
         assert len(app.screen_stack) == 1
 
     play(run, acts)
-    assert copied and set(copied[0].splitlines()) < set(Run(run).expected())
+    assert copied and set(copied[0].splitlines()) < set(Run(run).expected_names())
     assert before == {path: path.stat().st_mtime_ns for path in Path(run).rglob("*")}
 
 

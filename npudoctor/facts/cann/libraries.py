@@ -50,7 +50,7 @@ class CannLibraries:
     libraries: tuple[Library, ...]
     stubs: tuple[str, ...] = ()
 
-    def named(self, name: str) -> Library | None:
+    def library(self, name: str) -> Library | None:
         """The library of this name."""
         return next((one for one in self.libraries if one.name == name), None)
 
@@ -173,7 +173,7 @@ class _Linking:
 def roots(cann: Cann, libraries: CannLibraries) -> Iterator[tuple[Library, str]]:
     """Those of CORE that were found, each with the CANN that it is in, or its folder where it is in none."""
     for name in CORE:
-        library = libraries.named(name)
+        library = libraries.library(name)
         if library is not None and library.real is not None:
             install = cann.holding(library.real)
             yield library, install.root if install is not None else posixpath.dirname(library.real)

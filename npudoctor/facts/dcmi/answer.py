@@ -94,7 +94,7 @@ def library(host: Host, options: Options) -> LibraryAnswer:
     return found
 
 
-def asked(host: Host, options: Options) -> LibraryAnswer | None:
+def answer_or_none(host: Host, options: Options) -> LibraryAnswer | None:
     """The same; None where it is unavailable."""
     try:
         found: LibraryAnswer = library.function(host, options)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from npudoctor.facts.by_chip import PerPort, collect
-from npudoctor.facts.dcmi.answer import DCMI, LIBRARY, LibraryChip, asked
+from npudoctor.facts.dcmi.answer import DCMI, LIBRARY, LibraryChip, answer_or_none
 from npudoctor.facts.dcmi.pages import OF_PORTS, gateway
 from npudoctor.facts.hccn.answers import (
     Address,
@@ -126,7 +126,7 @@ def _from_library(
     host: Host, options: Options, devices: NetworkDevices, of_library: Callable[[LibraryChip], Any]
 ) -> dict[int, Any]:
     """What the driver's library reports of the ports, by device."""
-    answer = asked(host, options)
+    answer = answer_or_none(host, options)
     found = {}
     for device, subject in devices.subjects.items() if answer is not None else ():
         assert answer is not None

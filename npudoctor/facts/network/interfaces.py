@@ -46,7 +46,7 @@ class Interfaces:
 
     interfaces: tuple[Interface, ...]
 
-    def named(self, name: str) -> Interface | None:
+    def interface(self, name: str) -> Interface | None:
         """The interface with this name."""
         return next((interface for interface in self.interfaces if interface.name == name), None)
 

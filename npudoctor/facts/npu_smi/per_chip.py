@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from npudoctor.facts.by_chip import PerChip, collect, graver_reason
 from npudoctor.facts.dcmi import pages as library
-from npudoctor.facts.dcmi.answer import DCMI, asked
+from npudoctor.facts.dcmi.answer import DCMI, answer_or_none
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi.chip_pages import (
     Common,
@@ -184,7 +184,7 @@ def _from_library(
     """The pages that it gives, and why chips that hang are not asked at all."""
     if query not in _OF_CHIPS and query not in _OF_NPUS:
         return {}, {}
-    answer = asked(host, options)
+    answer = answer_or_none(host, options)
     known: dict[str, Any] = {}
     silent: dict[str, Unavailable] = {}
     for subject in places if answer is not None else ():
@@ -262,7 +262,7 @@ def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     """
     sick = [subject_of(chip, info.npus) for chip in info.npus if chip.says_ok is False]
     if options.profile == "quick":
-        if asked(host, options) is None:
+        if answer_or_none(host, options) is None:
             raise NotApplicable("profile quick reads no per-chip pages")
         places = {one: numbered_chips(info)[one] for one in sick}
         told: dict[str, Health] = _from_library(host, options, "health", places)[0]

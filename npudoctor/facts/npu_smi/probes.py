@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from npudoctor.facts import npu_smi
-from npudoctor.facts.dcmi.answer import DCMI, LibraryAnswer, asked
+from npudoctor.facts.dcmi.answer import DCMI, LibraryAnswer, answer_or_none
 from npudoctor.facts.dcmi.pages import table
 from npudoctor.facts.node.container_mounts import ELSEWHERE, NPU_SMI
 from npudoctor.facts.node.device_access import DeviceAccess
@@ -77,7 +77,7 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
     Profile quick takes the answer of the driver's library for it.
     """
     limit = options.tool_timeout_s
-    if options.profile == "quick" and (told := asked(host, options)) is not None:
+    if options.profile == "quick" and (told := answer_or_none(host, options)) is not None:
         with contextlib.suppress(Unavailable):
             return NpuSmiAnswer(found=True, info=table(told), limit_s=limit)
     path = None

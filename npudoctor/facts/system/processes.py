@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from npudoctor.privacy import command_lines
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
@@ -97,7 +97,7 @@ def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:
         found[pid] = Process(
             pid=pid,
             ppid=row.get("ppid"),
-            name=masked(str(row.get("name") or "")[:LONGEST_NAME]),
+            name=mask(str(row.get("name") or "")[:LONGEST_NAME]),
             username=row.get("username"),
             status=row.get("status"),
             cmdline=lines[pid],

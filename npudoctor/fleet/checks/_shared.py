@@ -23,7 +23,9 @@ def by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item
     return found
 
 
-def repeated(rows: Iterable[Item], key: Callable[[Item], Key], node: Callable[[Item], str]) -> dict[Key, list[Item]]:
+def repeated_keys(
+    rows: Iterable[Item], key: Callable[[Item], Key], node: Callable[[Item], str]
+) -> dict[Key, list[Item]]:
     """The keys that rows of several nodes have, with these rows."""
     return {one: same for one, same in by(rows, key).items() if len({node(row) for row in same}) > 1}
 
@@ -34,7 +36,7 @@ def on(message: Message, names: Sequence[str], **params: Any) -> Finding:
     return message.finding(subject=targets.fold(names) or "fleet", nodes=list(names), **params)
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value in a sentence."""
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return (text if len(text) <= 80 else f"{text[:79]}…") or "nothing"
@@ -51,14 +53,16 @@ def differing(
     for same in alike.values():
         first = same[0]
         if first.norm is None:
-            values = "; ".join(f"{shown(value)} on {targets.brief(names(having))}" for value, having in first.others)
+            values = "; ".join(
+                f"{value_text(value)} on {targets.brief(names(having))}" for value, having in first.others
+            )
             everyone = [name for _, having in first.others for name in names(having)]
             rest = tuple(Evidence(source=one.title, actual=_sides(one)) for one in same[1:])
             yield on(tie, everyone, title=first.title, peers=first.known, values=values, evidence=rest)
             continue
         for place, (value, having) in enumerate(first.others):
             rest = tuple(
-                Evidence(source=one.title, actual=shown(one.others[place][0]), expected=shown(one.norm))
+                Evidence(source=one.title, actual=value_text(one.others[place][0]), expected=value_text(one.norm))
                 for one in same[1:]
             )
             hint = next(
@@ -89,19 +93,19 @@ def peers(found: Split) -> str:
 
 
 def _sides(found: Split) -> str:
-    return "; ".join(f"{shown(value)} ({len(having)})" for value, having in found.others)
+    return "; ".join(f"{value_text(value)} ({len(having)})" for value, having in found.others)
 
 
 def _difference(value: Any, other: Any) -> str:
     """A value; of a long list only what the other one lacks."""
     if isinstance(value, tuple) and isinstance(other, tuple) and max(len(value), len(other)) > 3:
         own = [part for part in value if part not in other]
-        return f"with {shown(tuple(own))}" if own else "without these"
-    return shown(value)
+        return f"with {value_text(tuple(own))}" if own else "without these"
+    return value_text(value)
 
 
 def _age(value: Any, norm: Any) -> str:
-    one, other = (shown(each) for each in (value, norm))
+    one, other = (value_text(each) for each in (value, norm))
     if not (one[:1].isdigit() and other[:1].isdigit()):
         return ""
     return " (older)" if is_older(one, other) else " (newer)" if is_older(other, one) else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from npudoctor.findings import Finding
 from npudoctor.fleet.checks import messages as say
-from npudoctor.fleet.checks._shared import by, differing, names, on, peers, repeated
+from npudoctor.fleet.checks._shared import by, differing, names, on, peers, repeated_keys
 from npudoctor.fleet.digest import RankTable
 from npudoctor.fleet.merge import Fleet, Member, split
 from npudoctor.sdk import NotApplicable, check
@@ -89,7 +89,7 @@ def super_pod(fleet: Fleet) -> Iterator[Finding]:
             for device, npu in member.identity.npus.items()
             if npu.sdid is not None
         ]
-        twice = repeated(used, lambda row: (row[0],), lambda row: f"{row[1]} {row[2]}")
+        twice = repeated_keys(used, lambda row: (row[0],), lambda row: f"{row[1]} {row[2]}")
         for nodes, found in by(twice.items(), lambda item: tuple(dict.fromkeys(row[1] for row in item[1]))).items():
             (sdid,), uses = found[0]
             where = [f"{name} NPU {device}" for _, name, device in uses]

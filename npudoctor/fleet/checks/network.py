@@ -8,7 +8,7 @@ from ipaddress import ip_interface
 
 from npudoctor.findings import Finding, FixOffer, Severity
 from npudoctor.fleet.checks import messages as say
-from npudoctor.fleet.checks._shared import by, differing, names, on, peers, repeated, shown
+from npudoctor.fleet.checks._shared import by, differing, names, on, peers, repeated_keys, value_text
 from npudoctor.fleet.digest import Npu
 from npudoctor.fleet.merge import Fleet, Member, split
 from npudoctor.messages import Message
@@ -56,7 +56,7 @@ def card_addresses(fleet: Fleet) -> Iterator[Finding]:
         for device, npu in member.identity.npus.items()
         if npu.address
     ]
-    conflicts = repeated(used, lambda row: row[0], lambda row: f"{row[1]} {row[2]}")
+    conflicts = repeated_keys(used, lambda row: row[0], lambda row: f"{row[1]} {row[2]}")
     for same in by(conflicts.items(), lambda item: tuple(sorted({name for _, name, _ in item[1]}))).items():
         nodes, found = same
         (address, _), rows = found[0]
@@ -95,7 +95,9 @@ def _per_device(
     for having, alike in by(rows, lambda row: names(row[3])).items():
         device, found, odd, _ = alike[0]
         devices = ", ".join(str(one) for one, *_ in alike)
-        yield on(message, having, device=devices, value=shown(odd), norm=shown(found.norm), peers=peers(found))
+        yield on(
+            message, having, device=devices, value=value_text(odd), norm=value_text(found.norm), peers=peers(found)
+        )
 
 
 Cable = tuple[str, int, str]
@@ -108,7 +110,7 @@ def rails(fleet: Fleet) -> Iterator[Finding]:
     By LLDP: in a rail-optimised network each switch has the NPUs of one index, in others one switch has all NPUs of
     a node. An NPU is on a wrong switch where nearly all others keep one of these rules.
     """
-    for rows, usual in misplaced(cables_of(fleet)):
+    for rows, usual in misplaced_cables(cables_of(fleet)):
         name, device, switch = rows[0]
         also = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         yield on(say.RAIL, [name], device=f"{device}{also}", node=name, switch=switch, usual=usual)
@@ -118,7 +120,7 @@ def rails(fleet: Fleet) -> Iterator[Finding]:
         for device, npu in member.identity.npus.items()
         if npu.switch and npu.port
     ]
-    twice = repeated(ports, lambda row: row[0], lambda row: row[1])
+    twice = repeated_keys(ports, lambda row: row[0], lambda row: row[1])
     for nodes, found in by(twice.items(), lambda item: tuple(dict.fromkeys(row[1] for row in item[1]))).items():
         port, uses = found[0]
         where = [f"{name} NPU {number}" for _, name, number in uses]
@@ -135,7 +137,7 @@ def cables_of(fleet: Fleet) -> list[Cable]:
     ]
 
 
-def misplaced(cables: Sequence[Cable]) -> Iterator[tuple[list[Cable], object]]:
+def misplaced_cables(cables: Sequence[Cable]) -> Iterator[tuple[list[Cable], object]]:
     """The cables of each node that are on a wrong switch, and what is usual for the first of them."""
     at_switch = by(cables, lambda row: row[2])
     rail = {switch: _usual([device for _, device, _ in rows]) for switch, rows in at_switch.items()}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from npudoctor.compare.features import FIRMWARE, GENERIC, Feature, Values
 from npudoctor.findings import Finding
 from npudoctor.fleet.checks import messages as say
-from npudoctor.fleet.checks._shared import by, differing, names, on, shown
+from npudoctor.fleet.checks._shared import by, differing, names, on, value_text
 from npudoctor.fleet.merge import Fleet, Member, feature_splits
 from npudoctor.sdk import check
 
@@ -86,7 +86,7 @@ def _upgrade(group: str, members: list[Member], wanted: Mapping[str, tuple[str, 
         if which["new"] and which["old"]:
             yield on(say.HALF, names(one for one, _ in same), **which)
     for title, (old, new) in wanted.items():
-        odd = [(shown(value_of(member, title)), member) for member, said in rows if said[title] == "neither"]
+        odd = [(value_text(value_of(member, title)), member) for member, said in rows if said[title] == "neither"]
         for value, having in by(odd, lambda row: row[0]).items():
             yield on(say.NEITHER, names(one for _, one in having), title=title, value=value, old=old, new=new)
 

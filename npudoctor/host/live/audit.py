@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import os
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.host.live import accounts
 from npudoctor.records import record
 
@@ -34,7 +34,7 @@ NOBODY = Asker()
 
 def asker() -> Asker:
     """Who asks, from the kernel's login uid, and from the variables of sudo and of ssh."""
-    return Asker(login=_login(), sudo_user=visible(os.environ.get("SUDO_USER", ""))[:64], origin=_origin())
+    return Asker(login=_login(), sudo_user=escape(os.environ.get("SUDO_USER", ""))[:64], origin=_origin())
 
 
 def log(text: str) -> None:
@@ -43,7 +43,7 @@ def log(text: str) -> None:
 
     with contextlib.suppress(OSError, ValueError):
         syslog.openlog("npudoctor", 0, syslog.LOG_AUTHPRIV)
-        syslog.syslog(syslog.LOG_NOTICE, visible(text)[:2000])
+        syslog.syslog(syslog.LOG_NOTICE, escape(text)[:2000])
 
 
 def _login() -> str:

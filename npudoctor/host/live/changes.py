@@ -20,7 +20,7 @@ from npudoctor.host import FileStat, Refused
 from npudoctor.host.live.apart import Apart
 from npudoctor.host.live.opening import Place, open_place, path_of
 from npudoctor.host.live.trust import entry_of
-from npudoctor.privacy.command_lines import LONGEST_LINE, reduced, show_words
+from npudoctor.privacy.command_lines import LONGEST_LINE, reduce_line, show_words
 
 _LEFTOVER = r"\.npudoctor-\d+"
 
@@ -256,7 +256,7 @@ def _holder(handle: int) -> str:
         command = ""  # of a process that is gone, or that its parent has not collected yet
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/cmdline", "rb") as line:
             words = line.read(LONGEST_LINE).decode("utf-8", "replace").rstrip("\0").split("\0")
-            command = show_words(reduced(words)) if any(words) else ""
+            command = show_words(reduce_line(words)) if any(words) else ""
         if not command:
             return f"process {pid} was killed, and what it has started still runs"
         return f"process {pid} of user {os.stat(f'/proc/{pid}').st_uid}: {command[:120]}"

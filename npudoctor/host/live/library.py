@@ -27,7 +27,7 @@ from npudoctor.host.hands_off import WATCH_S, must_be_absent
 from npudoctor.host.live import processes, reader
 from npudoctor.host.live.reader import Reader
 from npudoctor.host.live.trust import entry_of, foreign_writer
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import what_ran_out
 from npudoctor.host.simulated.tree import DiskStore, FileTree
 
 TABLE = posixpath.join(posixpath.dirname(npudoctor.__file__), "knowledge", "tables", "dcmi.json")
@@ -78,7 +78,7 @@ class Library:
                 path, folders = (known.key[1], ()) if known else self._require_trusted(driver)
                 return _Reading(self, known, path, folders, driver, pages=pages, timeout=timeout).result()
         except OSError as problem:
-            if exhausted(problem):
+            if what_ran_out(problem):
                 raise
             said = f"{path or NAME} cannot be asked: {problem.strerror}"
             raise Unavailable(said, because=Because.FAILED) from problem

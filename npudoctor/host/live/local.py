@@ -44,7 +44,7 @@ from npudoctor.host.live.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
 from npudoctor.host.live.reader import let_go
 from npudoctor.host.live.reading import explain_errors, kind_of
 from npudoctor.host.live.scripts import Scripts
-from npudoctor.host.shortage import exhausted, few_files
+from npudoctor.host.shortage import few_files, what_ran_out
 from npudoctor.host.simulated.tree import DiskStore, FileTree
 
 AT_ONCE_BYTES = 1 << 20
@@ -430,7 +430,7 @@ class LocalHost(Changes):
             )
             self._running[process] = mark
         except OSError as problem:
-            if exhausted(problem):
+            if what_ran_out(problem):
                 raise
             raise Unavailable(tools.why_not_started(argv[0], problem), because=tools.because(problem)) from problem
         except BaseException:

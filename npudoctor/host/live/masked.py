@@ -11,8 +11,8 @@ from typing import Any
 
 from npudoctor.host import DRIVER, TOOL_TIMEOUT_S, Completed
 from npudoctor.host.forwarding import ForwardingHost
-from npudoctor.privacy.command_lines import LONGEST_WORD, reduced
-from npudoctor.privacy.credentials import masked
+from npudoctor.privacy.command_lines import LONGEST_WORD, reduce_line
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import replace
 
 _NAMES = '"names"'
@@ -29,7 +29,7 @@ class MaskedHost(ForwardingHost):
     def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Ask the driver's library; names of processes masked."""
         done = self._host.ask_library(driver, pages=pages, timeout=timeout)
-        lines = [masked(line) if _NAMES in line else line for line in done.stdout.splitlines(keepends=True)]
+        lines = [mask(line) if _NAMES in line else line for line in done.stdout.splitlines(keepends=True)]
         return replace(done, stdout="".join(lines))
 
     def run_in_target(
@@ -40,7 +40,7 @@ class MaskedHost(ForwardingHost):
 
     def read(self, path: str) -> str:
         """The text of a file, masked."""
-        return masked(self._host.read(path))
+        return mask(self._host.read(path))
 
     def measure(self, key: str) -> Any:
         """A measurement, with command lines reduced and options of mounts masked."""
@@ -49,15 +49,15 @@ class MaskedHost(ForwardingHost):
 
 def without_credentials(done: Completed) -> Completed:
     """How a command ended, with its outputs masked."""
-    return replace(done, stdout=masked(done.stdout), stderr=masked(done.stderr))
+    return replace(done, stdout=mask(done.stdout), stderr=mask(done.stderr))
 
 
 def _masked_process(row: Mapping[str, Any]) -> dict[str, Any]:
     kept = dict(row)
     if row.get("name"):
-        kept["name"] = masked(str(row["name"])[:LONGEST_WORD])
+        kept["name"] = mask(str(row["name"])[:LONGEST_WORD])
     if row.get("cmdline"):
-        kept["cmdline"] = list(reduced(row["cmdline"]))
+        kept["cmdline"] = list(reduce_line(row["cmdline"]))
     return kept
 
 
@@ -66,5 +66,5 @@ def masked_measure(key: str, value: Any) -> Any:
     if key == "processes" and value:
         return [_masked_process(row) for row in value]
     if key == "mounts" and value:
-        return [{**row, "options": masked(str(row.get("options") or ""))} for row in value]
+        return [{**row, "options": mask(str(row.get("options") or ""))} for row in value]
     return value

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from npudoctor.findings import Because
 from npudoctor.host import Unavailable
 from npudoctor.host.live import proc
-from npudoctor.host.shortage import exhausted
-from npudoctor.privacy.command_lines import reduced
+from npudoctor.host.shortage import what_ran_out
+from npudoctor.privacy.command_lines import reduce_line
 
 if TYPE_CHECKING:
     from npudoctor.host.live.local import LocalHost
@@ -36,7 +36,7 @@ def measure(key: str, host: LocalHost) -> Any:
     except PermissionError as problem:
         raise Unavailable(f"{key}: {problem}", because=Because.NO_RIGHT) from problem
     except OSError as problem:
-        if exhausted(problem):
+        if what_ran_out(problem):
             raise
         raise Unavailable(f"{key}: {problem}", because=Because.FAILED) from problem
 
@@ -212,7 +212,7 @@ def _sockets(_: LocalHost) -> list[dict[str, Any]]:
 
 
 def _processes(_: LocalHost) -> list[dict[str, Any]]:
-    return [{**row, "cmdline": list(reduced(row["cmdline"]))} for row in proc.processes()]
+    return [{**row, "cmdline": list(reduce_line(row["cmdline"]))} for row in proc.processes()]
 
 
 def _limits(_: LocalHost) -> dict[str, list[int]]:

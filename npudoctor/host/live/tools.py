@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from npudoctor.findings import Because
 from npudoctor.host import STANDARD_PLACES, Unavailable, command_key
 from npudoctor.host.live.trust import foreign_writer, writer_within
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import what_ran_out
 
 _NO_RIGHT = Because.NO_RIGHT
 _KEPT = ("PATH", "LANG", "LC_ALL")
@@ -82,7 +82,7 @@ def why_untrusted(path: str) -> str | None:
     try:
         found = foreign_writer(path)
     except OSError as problem:
-        if exhausted(problem):
+        if what_ran_out(problem):
             raise
         return f"it cannot be judged: {problem.strerror}"
     return found.reason if found else None

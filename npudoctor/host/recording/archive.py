@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.host import BundleError
 from npudoctor.host.recording.tar_headers import BrokenTar, Member, members
 from npudoctor.records import record
@@ -237,7 +237,7 @@ def _link_error(name: str, target: str, path: str) -> BundleError:
 
 def _show_name(name: str) -> str:
     """The name of a member as it may be in a line: control characters escaped, and not without end."""
-    text = visible(name)
+    text = escape(name)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

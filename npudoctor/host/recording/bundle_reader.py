@@ -220,7 +220,7 @@ class Reader:
             for asked, entry in said.items()
         }
 
-    def missing(self) -> list[str]:
+    def missing_names(self) -> list[str]:
         """The commands and paths that the recorder looked for and did not find."""
         said = self.json("missing.json", Any)
         if isinstance(said, dict):

@@ -21,7 +21,7 @@ from npudoctor.host import (
     User,
     command_key,
 )
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import what_ran_out
 from npudoctor.host.simulated.tree import Content, FileTree, MemoryStore, Overlay, normalise
 
 OUTPUT_LIMIT_BYTES = 8 << 20
@@ -285,7 +285,7 @@ class RecordedHost:
         return "/" not in self._missing_paths
 
     def _why_unreadable(self, path: str, problem: OSError) -> Unavailable:
-        if exhausted(problem):
+        if what_ran_out(problem):
             raise problem
         if isinstance(problem, FileNotFoundError):
             return self._not_recorded(path) if self._is_unknown(path) else Unavailable(f"{path} does not exist")

@@ -175,7 +175,7 @@ def _open(place: Place, shown: str, links: Mapping[str, str] | None = None, *, l
         measures=reader.json("host.json", HostFile),
         user=user,
         unrecorded=unrecorded,
-        missing=reader.missing(),
+        missing=reader.missing_names(),
         tools=about.get("tools"),
         failures=failures,
     )

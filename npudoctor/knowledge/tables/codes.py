@@ -93,12 +93,12 @@ class Codes:
     as_of: str
     rows: tuple[Code, ...]
 
-    def spelled(self, text: str) -> tuple[Code, ...]:
+    def of_text(self, text: str) -> tuple[Code, ...]:
         """Every code that a text without surroundings can mean, usual spellings first; nothing for an unknown one."""
         text = " ".join(text.split())
         kinds, rest = _split_prefix(text)
         if kinds:
-            return tuple(code for code in self.spelled(rest) if code.kind in kinds) or self._by_exit(rest, kinds)
+            return tuple(code for code in self.of_text(rest) if code.kind in kinds) or self._by_exit(rest, kinds)
         if words := _WORDS.fullmatch(text):
             return self.bits([int(word, 0) for word in words.groups()])
         found = self._words.get(text.rpartition("::")[2].upper(), ())

@@ -85,7 +85,7 @@ class LinkPlan:
     group_links: tuple[str, ...] = ()
     beyond_links: tuple[str, ...] = ()
 
-    def expected(self, one: int, other: int) -> tuple[str, ...] | None:
+    def expected_links(self, one: int, other: int) -> tuple[str, ...] | None:
         """The words that are right between two chips; None where nothing is known, or they are the same chip."""
         if one == other:
             return None

@@ -78,7 +78,7 @@ class Install:
         """The chip family that a file name means; None for a tag that is not in the table."""
         return self._by_tag.get(tag.lower())
 
-    def named(self, family: str) -> PackagesOfChip | None:
+    def packages_of(self, family: str) -> PackagesOfChip | None:
         """How packages for a family are named."""
         return next((row for row in self.chips if row.family == family), None)
 

@@ -185,7 +185,7 @@ def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
     from npudoctor.facts.npu_smi import Board, Ecc, NpuMemory
 
     found: list[tuple[str, str]] = []
-    boards, ecc, memory = session.known(PerChip[Board]), session.known(PerChip[Ecc]), session.known(PerChip[NpuMemory])
+    boards, ecc, memory = session.fact(PerChip[Board]), session.fact(PerChip[Ecc]), session.fact(PerChip[NpuMemory])
     board = boards.by_subject.get(row.chip.subject.partition("/")[0]) if boards else None
     for title, page, names in (
         ("board", board, ("product_name", "serial_number", "board_id", "slot_id", "firmware_version", "compatibility")),
@@ -230,7 +230,7 @@ def _numbers(session: Session) -> dict[tuple[int | None, int | None], tuple[int 
     """Logical and physical number by NPU and chip, from `npu-smi info -m`."""
     from npudoctor.facts.npu_smi import NpuMap
 
-    found = session.known(NpuMap)
+    found = session.fact(NpuMap)
     return {(row.npu_id, row.chip_id): (row.logic_id, row.phy_id) for row in found.rows} if found else {}
 
 
@@ -239,7 +239,7 @@ def _ecc(session: Session) -> dict[str, int]:
     from npudoctor.facts.by_chip import PerChip
     from npudoctor.facts.npu_smi import Ecc
 
-    found = session.known(PerChip[Ecc])
+    found = session.fact(PerChip[Ecc])
     pages = found.by_subject.items() if found else ()
     counts = {subject: (page.hbm_single, page.hbm_double) for subject, page in pages}
     return {subject: sum(one or 0 for one in both) for subject, both in counts.items() if both != (None, None)}
@@ -248,7 +248,7 @@ def _ecc(session: Session) -> dict[str, int]:
 def _links(session: Session) -> Mapping[str, str | None]:
     from npudoctor.facts.hccn.card_view import CardLinks
 
-    links = session.known(CardLinks)
+    links = session.fact(CardLinks)
     return links.by_subject if links else {}
 
 
@@ -256,8 +256,8 @@ def _network(session: Session, subject: str) -> list[str]:
     """What is known of a chip's port: link, address, gateway, and whether it reaches its network."""
     from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth
 
-    links, addresses = session.known(CardLinks), session.known(CardAddresses)
-    health = session.known(CardNetHealth)
+    links, addresses = session.fact(CardLinks), session.fact(CardAddresses)
+    health = session.fact(CardNetHealth)
     number = next((id for id, name in links.subjects.items() if name == subject), None) if links else None
     if links is None or number is None:
         return []
@@ -273,5 +273,5 @@ def _network(session: Session, subject: str) -> list[str]:
 def _firmware(session: Session) -> Mapping[str, str]:
     from npudoctor.facts.driver.firmware_match import FirmwareMatch
 
-    match = session.known(FirmwareMatch)
+    match = session.fact(FirmwareMatch)
     return {subject: str(version) for subject, version in match.versions.items()} if match else {}

@@ -58,7 +58,7 @@ def variables(session: Session, diagnosis: Diagnosis) -> Variables:
     found = session.facts.get(JobEnvironment)
     if not isinstance(found, JobEnvironment):
         return Variables(reason=found.reason if isinstance(found, Unavailable) else "variables not collected yet")
-    cards = session.known(Chips)
+    cards = session.fact(Chips)
     family = cards.family if cards else None
     blamed = _problems_by_variable(diagnosis)
     rows = []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
-from npudoctor.control_characters import all_visible, visible, visible_lines
+from npudoctor.control_characters import all_visible, escape, visible_lines
 from npudoctor.records import record, replace
 from npudoctor.tui.model import clock
 
@@ -108,7 +108,7 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
     try:
         runs = session.history()
     except Refused as why:
-        return Job(title=ids[0] if ids else "fix", obstacle=visible(why.reason))
+        return Job(title=ids[0] if ids else "fix", obstacle=escape(why.reason))
     if cut_off := [run for run in runs if run["status"] in CUT_OFF]:
         return recovering(cut_off)
     with session.judging() as host:
@@ -116,7 +116,7 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
             try:
                 plans.append(plan.make(catalog, host, plan.Request(id), options))
             except Refused as why:
-                return Job(title=id, obstacle=visible(why.reason))
+                return Job(title=id, obstacle=escape(why.reason))
     made = job_of(plans, recorded=session.source == "bundle", words=session.node.words)
     if checks:
         return made
@@ -150,7 +150,7 @@ def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[
     return Job(
         title=plans[0].fix.id if len(plans) == 1 else f"{len(plans)} fixes" if plans else "Safe fixes",
         lines=_visible_lines(lines),
-        obstacle=RECORDED if recorded else visible(refused or (barred.reason if barred else "")) or None,
+        obstacle=RECORDED if recorded else escape(refused or (barred.reason if barred else "")) or None,
         command=tuple(["sudo", *command] if sudo else command) if plans and not recorded else (),
         sudo=sudo,
         word=next((one.fix.id for one in plans if one.irreversible), None),
@@ -286,7 +286,7 @@ def history(session: Session) -> tuple[tuple[Mapping[str, Any], ...], str]:
     try:
         return tuple(session.history()), ""
     except Refused as why:
-        return (), visible(why.reason)
+        return (), escape(why.reason)
 
 
 def told_of(run: Mapping[str, Any]) -> list[str]:
@@ -296,7 +296,7 @@ def told_of(run: Mapping[str, Any]) -> list[str]:
     names = ("turned", "rechecked", "seconds")
     verified = runner.Verification(**{name: run[name] for name in names if name in run})
     said = progress.stage_clause(run) or str(run.get("reason") or "")
-    return [visible(text) for text in (said, verified.text) if text]
+    return [escape(text) for text in (said, verified.text) if text]
 
 
 def undoing(session: Session, run: Mapping[str, Any]) -> Job:

@@ -235,13 +235,13 @@ class Difference:
 
 def differences(fleet: Fleet) -> dict[str, list[Difference]]:
     """What differs within each group, by its name."""
-    from npudoctor.fleet.checks._shared import names, shown
+    from npudoctor.fleet.checks._shared import names, value_text
     from npudoctor.fleet.merge import feature_splits
 
     found: dict[str, list[Difference]] = {}
     for one in feature_splits(fleet, lambda _: True):
-        others = tuple((shown(value), names(having)) for value, having in one.others)
-        norm = None if one.norm is None else shown(one.norm)
+        others = tuple((value_text(value), names(having)) for value, having in one.others)
+        norm = None if one.norm is None else value_text(one.norm)
         found.setdefault(one.group, []).append(all_visible(Difference(one.title, norm, others)))
     return found
 
@@ -299,13 +299,13 @@ class Rails:
 
 def rails(fleet: Fleet) -> Rails:
     """Which switch has the NPUs of which index, by LLDP."""
-    from npudoctor.fleet.checks.network import cables_of, misplaced
+    from npudoctor.fleet.checks.network import cables_of, misplaced_cables
 
     cables = cables_of(fleet)
     devices = tuple(sorted({device for _, device, _ in cables}))
     counts = Counter((switch, device) for _, device, switch in cables)
     wrong: dict[tuple[str, int], tuple[str, ...]] = {}
-    for name, device, switch in dict.fromkeys(cable for rows, _ in misplaced(cables) for cable in rows):
+    for name, device, switch in dict.fromkeys(cable for rows, _ in misplaced_cables(cables) for cable in rows):
         wrong[switch, device] = (*wrong.get((switch, device), ()), name)
     ordered = sorted({switch for _, _, switch in cables}, key=by_number)
     rows = tuple((switch, tuple(counts[switch, device] for device in devices)) for switch in ordered)

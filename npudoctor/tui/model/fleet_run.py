@@ -46,7 +46,7 @@ class StoredRun:
             stored = os.path.isfile(os.path.join(self.paths[0], "fleet.json"))
             if stored:
                 show(gather.report_of(self.paths[0]))
-            members, _ = gather.stored(self.paths)
+            members, _ = gather.stored_fleet(self.paths)
             take(members)
             if not stored:
                 show(verdict.judge_fleet(members, Selection(), self._plugins))

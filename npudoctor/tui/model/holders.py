@@ -53,7 +53,7 @@ class Boxes:
     def __init__(self, session: Session, host: Host, launched: Any) -> None:
         from npudoctor.facts.node.running_containers import RunningContainers
 
-        running = session.known(RunningContainers)
+        running = session.fact(RunningContainers)
         self._titles = {one.id: one.title for one in running.containers} if running else {}
         self._host = host
         self._launched = launched
@@ -78,7 +78,7 @@ class Boxes:
 
 def releasing(session: Session, held: Iterable[Held]) -> Job:
     """The confirmation for ending these processes; nothing is ended before it. Raises ReadOnly."""
-    from npudoctor.control_characters import visible
+    from npudoctor.control_characters import escape
     from npudoctor.fixer import plan
     from npudoctor.host import Refused
     from npudoctor.tui.model import fixing
@@ -92,7 +92,7 @@ def releasing(session: Session, held: Iterable[Held]) -> Job:
         try:
             planned = plan.make(catalog, host, plan.Request(RELEASE, {"pids": pids, "others": others}), options)
         except Refused as why:
-            return fixing.Job(title=RELEASE, obstacle=visible(why.reason))
+            return fixing.Job(title=RELEASE, obstacle=escape(why.reason))
     return fixing.job_of(
         [planned], recorded=session.source == "bundle", words=[*words, "--irreversible", *session.node.words]
     )

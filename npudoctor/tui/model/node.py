@@ -62,8 +62,8 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
 
     with session.looking() as host:
         about = host.about
-    platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
-    cards = session.known(Chips)
+    platform, container, service = session.fact(Platform), session.fact(Container), session.fact(Service)
+    cards = session.fact(Chips)
     state = "" if service is None else "in service" if service.in_service else "idle"
     if cards is not None and not cards.chips:  # a node without chips is not idle either
         state = ""
@@ -100,8 +100,8 @@ def chain(session: Session, diagnosis: Diagnosis) -> tuple[Joint, ...]:
     from npudoctor.facts.npu_smi import NpuSmiInfo
     from npudoctor.facts.python.target_python import PythonEnvironment
 
-    driver, info = session.known(DriverInstall), session.known(NpuSmiInfo)
-    firmware, python, cann = session.known(FirmwareInstall), session.known(PythonEnvironment), session.known(Cann)
+    driver, info = session.fact(DriverInstall), session.fact(NpuSmiInfo)
+    firmware, python, cann = session.fact(FirmwareInstall), session.fact(PythonEnvironment), session.fact(Cann)
     install = (cann.active or next(iter(cann.installs), None)) if cann else None
     distributions = python.distributions if python else {}
     versions = {

@@ -171,7 +171,7 @@ class Session:
         readings: no tool is started then, and what is not of the moment is that of the last run of checks.
         """
         from npudoctor import engine
-        from npudoctor.facts.dcmi.answer import asked
+        from npudoctor.facts.dcmi.answer import answer_or_none
 
         catalog = self.node.catalog.alone(check)
         facts: dict[type, Any] = {}
@@ -180,7 +180,7 @@ class Session:
             options = self.node.selection.options
             quick = replace(options, profile="quick")
             known: dict[type, Any] = {}
-            if asked(host, quick) is not None:
+            if answer_or_none(host, quick) is not None:
                 options, known = quick, self._lasting()
             selection = replace(self.node.selection, names=(), options=options, known=known)
             for event in engine.run(catalog, host, selection, facts=wanted):
@@ -229,7 +229,7 @@ class Session:
         with self.looking() as host:
             return applied, progress.booted_at(host)
 
-    def known(self, fact: type) -> Any:
+    def fact(self, fact: type) -> Any:
         """A fact of the last run; None where it is unknown."""
         value = self.facts.get(fact)
         return value if is_of(value, fact) else None

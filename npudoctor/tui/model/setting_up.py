@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.records import record, replace
 from npudoctor.tui.model.copying import Choice
 from npudoctor.tui.model.detail import GAP, Block, Kind
@@ -151,7 +151,7 @@ def complete_path(typed: str) -> tuple[str, list[str]]:
     try:
         with os.scandir(above or "/") as entries:
             listed = (one.name for one in entries if one.name.startswith(begun) and one.is_dir())
-            names = sorted(name for name in listed if visible(name) == name)
+            names = sorted(name for name in listed if escape(name) == name)
     except OSError:
         return typed, []
     names = [name for name in names if begun or not name.startswith(".")]
@@ -179,7 +179,7 @@ def plan(session: Session, answers: Answers) -> SetupPlan:
     folder = _in_home(answers.folder.strip())
     if not folder.startswith("/"):
         raise CannotPlan("expected the path of a folder, from / on")
-    if visible(folder) != folder:
+    if escape(folder) != folder:
         raise CannotPlan("the path holds control characters; rename the folder")
     made: SetupPlan = session.node.plan_setup(replace(answers, folder=folder).words)
     return made

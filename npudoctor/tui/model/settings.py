@@ -24,7 +24,7 @@ class Settings:
     skipped: bool = True
     interval_s: Annotated[float, Between(0.5, 3600)] | None = None
 
-    def changed(self, **what: Any) -> Settings:
+    def with_values(self, **what: Any) -> Settings:
         """A copy with other values."""
         return replace(self, **what)
 

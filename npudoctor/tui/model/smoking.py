@@ -188,7 +188,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
             options=node.selection.options,
             fail_on=node.selection.fail_on,
         )
-        events = work.run() if live else _pace(work.played(), stop)
+        events = work.run() if live else _pace(work.play(), stop)
         try:
             for event in events:
                 yield event

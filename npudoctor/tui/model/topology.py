@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from npudoctor.control_characters import all_visible, visible
+from npudoctor.control_characters import all_visible, escape
 from npudoctor.records import record
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ def grid(session: Session) -> Grid:
     found = session.facts.get(Topology)
     if not isinstance(found, Topology):
         reason = found.reason if isinstance(found, Unavailable) else "links are not collected yet"
-        return Grid(reason=visible(reason))
+        return Grid(reason=escape(reason))
     affinity = found.cpu_affinity or {}
     return Grid(
         devices=all_visible(found.devices),
         matrix=all_visible(found.matrix),
-        near=tuple(visible(affinity.get(device, "")) for device in found.devices),
+        near=tuple(escape(affinity.get(device, "")) for device in found.devices),
         odd=odd_cells(found.matrix),
     )
 

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.tui.widgets.page import Page, Paragraph
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Follow(ModalScreen[None]):
         doctor = self._doctor
         doctor.session.must_allow_changes()
         run = doctor.session.node.set_up
-        code = run(self._words, lambda line: doctor.tell(self._say, visible(line))) if run is not None else 2
+        code = run(self._words, lambda line: doctor.tell(self._say, escape(line))) if run is not None else 2
         doctor.tell(self._show_end, code)
 
     def _say(self, line: str) -> None:

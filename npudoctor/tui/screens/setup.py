@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, Input, OptionList
 from textual.widgets.option_list import Option
 
-from npudoctor.control_characters import visible
+from npudoctor.control_characters import escape
 from npudoctor.records import replace
 from npudoctor.tui.model import setting_up
 from npudoctor.tui.model.session import CannotPlan
@@ -159,7 +159,7 @@ class SetUp(ModalScreen[None]):
         try:
             found = setting_up.plan(doctor.session, answers)
         except CannotPlan as why:
-            doctor.tell(self._not_planned, asked, visible(str(why)))
+            doctor.tell(self._not_planned, asked, escape(str(why)))
         else:
             doctor.tell(self._take, asked, found)
 
@@ -172,7 +172,7 @@ class SetUp(ModalScreen[None]):
             return
         self._found = found
         if len(found.sets) > 1:
-            rows = [(visible(expected), "") for _, expected in found.choices]
+            rows = [(escape(expected), "") for _, expected in found.choices]
             self._ask("sets", f"{len(rows)} sets of these packages match each other; which one?", rows)
         else:
             self._show_plan(found)
