@@ -40,6 +40,7 @@ CUT_OFF = (APPLYING, UNDOING)
 """A run that was begun and not ended: a crash cut it off, or it is still running."""
 
 _ENTRY = r"\d{3}\.json"
+_read_description = functools.partial(serialise.read, ignore_unknown=True)
 
 
 @record(frozen=True, kw_only=True)
@@ -262,8 +263,7 @@ class Journal:
     def record(self, run: str) -> RunRecord:
         """What a run was; raises Refused for data that is not ours."""
         data = self._read(run, "run.json")
-        data.pop("schema", None)
-        record: RunRecord = self._read_form(run, serialise.read, RunRecord, data)
+        record: RunRecord = self._read_form(run, _read_description, RunRecord, data)
         return record
 
     def status(self, run: str) -> Status | None:
@@ -271,7 +271,7 @@ class Journal:
         if not self.host.exists(f"{self._at(run)}/status.json"):
             return None
         data = self._read(run, "status.json")
-        status: Status = self._read_form(run, serialise.read, Status, data)
+        status: Status = self._read_form(run, _read_description, Status, data)
         return status
 
     def entries(self, run: str) -> tuple[Entry, ...]:

@@ -58,10 +58,14 @@ class InvalidData(ValueError):
     """Data that is not a valid record or step; the text is one line."""
 
 
-def read(record: type[T], data: Any) -> T:
-    """A record from data; raises InvalidData with the first thing that is wrong. Texts may stand for numbers."""
+def read(record: type[T], data: Any, *, ignore_unknown: bool = False) -> T:
+    """A record from data; raises InvalidData with the first thing that is wrong. Texts may stand for numbers.
+
+    `ignore_unknown` is for what only describes a run, where a later version may say more. Not for a step: what undoes
+    it would do less than it says.
+    """
     try:
-        return read_data(record, data, texts=True)
+        return read_data(record, data, texts=True, ignore_unknown=ignore_unknown)
     except DataError as problem:
         raise InvalidData(str(problem)) from None
 

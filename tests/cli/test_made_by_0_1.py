@@ -132,3 +132,27 @@ def test_what_smoke_runs_reached_and_what_a_person_chose_is_kept(
     shutil.copyfile(MADE / "tui.json", tmp_path / "npudoctor" / "tui.json")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings.load() == settings.Settings(theme="npudoctor-light", skipped=False, interval_s=5.0)
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
+def test_the_journal_of_a_later_version_is_undone_where_its_steps_are_known(path: Path) -> None:
+    made = json.loads(path.read_text(encoding="utf-8"))
+
+    def add(file: str, inside: str = "") -> None:
+        [name] = [name for name in made["files"] if name.endswith(file)]
+        data = json.loads(made["files"][name][1])
+        (data[inside] if inside else data)["of_later"] = [1]
+        made["files"][name][1] = json.dumps(data)
+
+    add("run.json")
+    add("status.json")
+    host = after_the_fix(made)
+    assert [run["fix"] for run in runner.history(host)] == [made["fix"]]
+    *_, last = runner.undo(host)
+    assert isinstance(last, Ended)
+    assert last.outcome is Outcome.UNDONE
+    add("000.json", "step")
+    *_, last = runner.undo(after_the_fix(made))
+    assert isinstance(last, Ended)
+    assert last.outcome is Outcome.REFUSED
+    assert "of_later" in last.reason
