@@ -171,7 +171,7 @@ def _own(members: Sequence[Member]) -> Iterator[Result]:
     for member in members:
         for check, title, finding in member.findings:
             titles[check] = title
-            kind = (finding.code or "", re.sub(r"\d+", "N", finding.summary), finding.severity)
+            kind = (*_kind(finding), finding.severity)
             rows.setdefault(check, {}).setdefault(kind, []).append((member.name, finding))
     for check in sorted(rows, key=lambda one: (-max(kind[2].rank for kind in rows[one]), one)):
         found = []
@@ -249,6 +249,12 @@ def changes(report: FleetReport, before: FleetReport) -> Iterator[Change]:
         for new, nodes, text in ((True, have - had, summary), (False, had - have, said)):
             if nodes:
                 yield Change(new=new, check=kind[0], summary=text, nodes=tuple(sorted(nodes)))
+
+
+def _kind(finding: Finding) -> tuple[str, str]:
+    """What findings that say the same share: code and parameters, but for numbers; without a code, the sentence."""
+    said = str(sorted(finding.params.items())) if finding.code else finding.summary
+    return finding.code or "", re.sub(r"\d+", "N", said)
 
 
 def _by_kind(report: FleetReport) -> dict[tuple[str, str], tuple[str, set[str]]]:

@@ -267,6 +267,17 @@ def test_one_error_on_many_nodes_is_one_finding() -> None:
     assert found == {"fleet.errors-together/same-error": set(names[:4])}
 
 
+def test_findings_are_alike_by_their_parameters_and_not_by_their_sentence() -> None:
+    names, digests, planted = sim.fleet(10, {"sick": 2}, seed=3)
+    fleet = fleet_of(digests, names)
+    [one, other] = [member for member in fleet.members if member.name in planted["sick"]]
+    worded = tuple((check, title, replace(found, summary="worded later")) for check, title, found in other.findings)
+    members = [replace(other, findings=worded) if member is other else member for member in fleet.members]
+    results = report_of(replace(fleet, members=tuple(members))).report.results
+    [finding] = [found for result in results for found in result.findings if found.code == "npu.health/alarm"]
+    assert set(finding.params["nodes"]) == {one.name, other.name}
+
+
 def test_an_address_is_given_once_in_a_super_pod() -> None:
     names, digests, planted = sim.fleet(8, {"dup-ip": 2}, scenario="healthy-a3")
     assert nodes_by_code(report_of(fleet_of(digests, names))) == {
