@@ -103,11 +103,11 @@ def _nearest(text: str, catalog: Catalog) -> str:
     spelled = re.fullmatch(r"([A-Z]{2})0*(\d{1,4})", text.upper())
     padded = errors.code(f"{spelled[1]}{spelled[2]:0>4}") if spelled else None
     near = [padded.code] if padded else []
-    near += _close(
-        text,
-        [*catalog.checks, *catalog.fixes, *(row.id for row in knowledge.pitfalls().rows)],
-        0.8 if "." in text else 0.5,
-    )
+    names = [*catalog.checks, *catalog.fixes]
+    if re.fullmatch(r"\s*[Pp]\d.*", text):  # a known issue is a letter and a number: near to every code
+        names += [row.id for row in knowledge.pitfalls().rows]
+    near += _close(text, names, 0.8 if "." in text else 0.5)
+    near = near or _close(text, [row.code for row in errors.codes if row.code[0].isalpha()], 0.8)
     near = near or _close(text, sorted(knowledge.codes().symbols), 0.5)
     if not near and re.search(r"\S\s+\S", text):
         return (
