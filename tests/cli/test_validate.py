@@ -73,7 +73,7 @@ def open_as(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None
         with opened(args, config) as host:
             yield wrap(host)
 
-    monkeypatch.setattr(node, "opened", opening)
+    monkeypatch.setattr(node, "open_node", opening)
 
 
 IDENTIFYING = (

@@ -89,7 +89,7 @@ class Given:
         files["firmware"] = package(folder, "firmware", "7.8.0.7.220")
         self.plan = Plan(steps=tuple(self._step(kind, path) for kind, path in files.items()))
         self.sums = {f"/repo/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.values()}
-        patch.setattr(setup_install, "opened", self._opened)
+        patch.setattr(setup_install, "open_this_machine", self._opened)
         patch.setattr(setup_node, "describe_node", self._described)
         patch.setattr(setup_node, "caller_of", lambda *_: self._caller())
 
