@@ -163,7 +163,12 @@ def go_on(args: argparse.Namespace) -> int:
     with open_this_machine(args) as (host, catalog, options):
         journal = Journal(host, args.state)
         found = state.current_run(journal)
-        shown = _show_log(host, journal, found) if args.attach and found and journal.document(found, state.PLAN) else 0
+        try:
+            shown = (
+                _show_log(host, journal, found) if args.attach and found and journal.document(found, state.PLAN) else 0
+            )
+        except (KeyboardInterrupt, SystemExit) as problem:
+            return _interrupted(problem)
         with control.lock_journal(journal) if journal.runs() else contextlib.nullcontext():
             run.lift_leftover(host, journal)
             found = state.current_run(journal)
@@ -246,11 +251,15 @@ def _follow_log(host: ApartHost, journal: Journal, id: str, caller: run.Caller, 
     except (OSError, Refused, Unavailable) as problem:
         return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
     except (KeyboardInterrupt, SystemExit) as problem:
-        setup_node.tell(
-            "npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach"
-        )
-        code = problem.code if isinstance(problem, SystemExit) else 130
-        return code if isinstance(code, int) else 130
+        return _interrupted(problem)
+
+
+def _interrupted(problem: KeyboardInterrupt | SystemExit) -> int:
+    setup_node.tell(
+        "npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach"
+    )
+    code = problem.code if isinstance(problem, SystemExit) else 130
+    return code if isinstance(code, int) else 130
 
 
 def _last(line: str) -> int:

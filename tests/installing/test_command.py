@@ -352,6 +352,24 @@ def test_an_installation_that_was_cut_off_before_its_first_step_is_ended_by_atta
     assert given.statuses() == ["stopped"]
 
 
+def test_an_interrupt_while_the_log_is_followed_says_that_the_installer_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch, "waits")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "follow", interrupt)
+    assert given.install() == 130
+    assert "an installer that has begun goes on" in capsys.readouterr().out
+    assert given.go_on(attach=True) == 130
+    assert "an installer that has begun goes on" in capsys.readouterr().out
+    (tmp_path / "go").touch()
+    monkeypatch.undo()
+    assert Given(tmp_path, monkeypatch).go_on(attach=True) == 1
+
+
 def test_where_another_changes_the_driver_nothing_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
