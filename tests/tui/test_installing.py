@@ -15,6 +15,7 @@ from npudoctor.cli import tui as command
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.packages.node import of_facts
 from npudoctor.packages.sets import PackageSet
+from npudoctor.records import replace
 from npudoctor.selection import Selection
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import setting_up
@@ -26,7 +27,7 @@ from tests.installing.node import times_run
 from tests.installing.test_command import Given, a_report
 
 from .driving import Driver, node_of, play_on, press, text, until
-from .test_setup import NAMES, answered, chosen, scenario
+from .test_setup import NAMES, SIZES, answered, chosen, scenario
 
 STATE = ("--state", "/var/lib/npudoctor")
 
@@ -169,6 +170,25 @@ def test_from_the_plan_over_a_killed_session_and_the_reboot_to_ready(
     assert stand.asked[1:] == [("--attach",), ("--resume",)]
     assert stand.given.statuses() == ["done"]
     assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (1, 1)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_last_line_and_the_button_are_on_the_screen(tmp_path: Path, size: tuple[int, int]) -> None:
+    def set_up(_: Sequence[str], say: Callable[[str], None]) -> int:
+        for number in range(60):
+            say(f"{number} {'a long line ' * 12}")
+        say("NOT READY: reboot the node")
+        return 1
+
+    bare = scenario(tmp_path, "driver = { installed = false }")
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        app.push_screen(Follow(("--attach",)))
+        await until(pilot, lambda: ended(app))
+        await until(pilot, lambda: "✖ NOT READY: reboot the node" in text(app))
+        assert " Close " in text(app)
+
+    play_on(lambda: replace(node_of("--simulate", bare, names=NAMES), set_up=set_up), acts, size=size)
 
 
 def test_questions_go_back_one_by_one_and_another_name_than_that_of_the_host_begins_nothing(

@@ -72,6 +72,10 @@ class Follow(ModalScreen[None]):
         self.set_interval(DRAWN_S, self._draw)
         self._doctor.beside(self._work)
 
+    def on_resize(self) -> None:
+        """Give the lines all free height, and keep the last one and the button on the screen."""
+        self.query_one("#preview").styles.max_height = max(3, self.size.height * 23 // 25 - 6)
+
     def _work(self) -> None:
         """In a thread: the command, from its first line to its last."""
         doctor = self._doctor
