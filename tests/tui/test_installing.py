@@ -174,9 +174,15 @@ def test_from_the_plan_over_a_killed_session_and_the_reboot_to_ready(
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_last_line_and_the_button_are_on_the_screen(tmp_path: Path, size: tuple[int, int]) -> None:
+    read, scrolled = threading.Event(), threading.Event()
+
     def set_up(_: Sequence[str], say: Callable[[str], None]) -> int:
         for number in range(60):
             say(f"{number} {'a long line ' * 12}")
+        assert read.wait(60)
+        for number in range(60):
+            say(f"{number} another")
+        assert scrolled.wait(60)
         say("NOT READY: reboot the node")
         return 1
 
@@ -184,8 +190,17 @@ def test_the_last_line_and_the_button_are_on_the_screen(tmp_path: Path, size: tu
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         app.push_screen(Follow(("--attach",)))
-        await until(pilot, lambda: ended(app))
-        await until(pilot, lambda: "✖ NOT READY: reboot the node" in text(app))
+        await until(pilot, lambda: "59 a long line" in text(app) and " Close " in text(app))
+        await press(pilot, "pageup")
+        await until(pilot, lambda: "59 a long line" not in text(app))
+        read.set()
+        await until(pilot, lambda: "59 another" in plain(app))
+        await pilot.pause(0.3)
+        assert "59 another" not in text(app), "what a person reads stays where it is"
+        while "59 another" not in text(app):
+            await press(pilot, "pagedown")
+        scrolled.set()
+        await until(pilot, lambda: ended(app) and "✖ NOT READY: reboot the node" in text(app))
         assert " Close " in text(app)
 
     play_on(lambda: replace(node_of("--simulate", bare, names=NAMES), set_up=set_up), acts, size=size)

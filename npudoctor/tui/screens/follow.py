@@ -68,7 +68,8 @@ class Follow(ModalScreen[None]):
                 yield Button("Close", id="close", classes="key", disabled=True)
 
     def on_mount(self) -> None:
-        """Begin."""
+        """Begin; the last line stays in view until a person scrolls."""
+        self.query_one("#preview", VerticalScroll).anchor()
         self.set_interval(DRAWN_S, self._draw)
         self._doctor.beside(self._work)
 
@@ -102,7 +103,6 @@ class Follow(ModalScreen[None]):
             for number, line in enumerate(self._lines)
         ]
         self.query_one("#lines", Page).show(said)
-        self.query_one("#preview", VerticalScroll).scroll_end(animate=False)
 
     def _show_end(self, code: int) -> None:
         self.code, self.busy, self._drawn = code, False, False
@@ -117,7 +117,9 @@ class Follow(ModalScreen[None]):
 
     def action_scroll(self, way: int) -> None:
         """Move through the lines."""
-        self.query_one("#preview", VerticalScroll).scroll_relative(y=way, animate=False)
+        preview = self.query_one("#preview", VerticalScroll)
+        preview.release_anchor()
+        preview.scroll_relative(y=way, animate=False)
 
     @on(Button.Pressed, "#close")
     def action_close(self) -> None:
