@@ -168,7 +168,7 @@ def go_on(args: argparse.Namespace) -> int:
                 _show_log(host, journal, found) if args.attach and found and journal.document(found, state.PLAN) else 0
             )
         except (KeyboardInterrupt, SystemExit) as problem:
-            return _interrupted(problem)
+            return _tell_interrupt(problem)
         with control.lock_journal(journal) if journal.runs() else contextlib.nullcontext():
             run.lift_leftover(host, journal)
             found = state.current_run(journal)
@@ -251,10 +251,10 @@ def _follow_log(host: ApartHost, journal: Journal, id: str, caller: run.Caller, 
     except (OSError, Refused, Unavailable) as problem:
         return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
     except (KeyboardInterrupt, SystemExit) as problem:
-        return _interrupted(problem)
+        return _tell_interrupt(problem)
 
 
-def _interrupted(problem: KeyboardInterrupt | SystemExit) -> int:
+def _tell_interrupt(problem: KeyboardInterrupt | SystemExit) -> int:
     setup_node.tell(
         "npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach"
     )
