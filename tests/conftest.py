@@ -193,3 +193,19 @@ def cann_libraries(torch_python: Path, tmp_path_factory: pytest.TempPathFactory)
 def real_torch_npu(torch_python: Path) -> Path:
     """The Python of an environment with the CPU build of torch and the real torch_npu; tests leave it as it is."""
     return torch_python
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real tmpfs of two pages, where this user may mount one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if not shutil.which("mount"):
+        pytest.skip("there is no mount here")
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(place)], capture_output=True, check=False
+    )
+    if made.returncode != 0:
+        pytest.skip("no tmpfs can be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

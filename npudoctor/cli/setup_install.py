@@ -16,11 +16,11 @@ from npudoctor.cli.output import UsageError, say, write
 from npudoctor.control_characters import escape
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.fixer import control
-from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
+from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, Journal, RunRecord, now
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
-from npudoctor.installing import conditions, holders, opening, run, state, undoing
+from npudoctor.installing import conditions, earlier, holders, opening, run, state, undoing
 from npudoctor.installing.state import Holder, Step
 from npudoctor.packages.plan import NO_WAY_BACK, Plan
 from npudoctor.plugins import Catalog
@@ -35,7 +35,6 @@ INTERRUPTED, NOT_READY = 6, 1
 SET_UP = "/var/lib/npudoctor/setup.done"
 """What keeps the first-boot service from running: it has to run after an installation."""
 Opened = tuple[ApartHost, Catalog, Options]
-BEFORE_FIRST = "INTERRUPTED before step 1"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -103,13 +102,13 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
         journal = Journal(host, args.state)
         journal.prepare()
         with control.lock_journal(journal):
-            refuse_second(journal)
+            earlier.refuse_second(host, journal)
             containers = setup_node.containers_of(catalog, host, options)
             stop = holders.confirmed_holders(host, args.stop, containers) if args.stop else ()
             for step in steps:
                 signed = signatures.verify(host, step.source, args.signed_by)
                 write(f"{escape(f'{step.source}: {signed}; SHA-256 {step.sha256}')}\n")
-            replaced = dict.fromkeys(_stopped_runs(journal), "replaced by")
+            replaced = dict.fromkeys(earlier.runs_to_replace(journal), "replaced by")
             return begin(args, (host, catalog, options), journal, steps, stop, replaced)
 
 
@@ -176,7 +175,7 @@ def go_on(args: argparse.Namespace) -> int:
             if found is None or status is None:
                 raise Refused("no installation goes on, and none waits for a reboot")
             if status.status == RUNNING and journal.document(found, state.PLAN) is None:
-                journal.mark(found, STOPPED, BEFORE_FIRST)
+                journal.mark(found, STOPPED, earlier.BEFORE_FIRST)
                 raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
             _, steps = state.plan_of(journal, found)
             again = args.resume and state.verified_at(journal, found, len(steps))
@@ -341,31 +340,6 @@ def _steps(plan: Plan, sums: Mapping[str, str | None], args: argparse.Namespace)
     if not found:
         raise Refused("nothing is to be installed")
     return tuple(found)
-
-
-def refuse_second(journal: Journal, *, but: str = "") -> None:
-    """Raise Refused where another installation has begun or waits, `but` the run that is undone."""
-    for id in journal.runs():
-        status = journal.status(id)
-        if status is None or journal.elsewhere(id) or id == but:
-            continue
-        if status.status == RUNNING and journal.document(id, state.PLAN) is None:
-            journal.mark(id, STOPPED, BEFORE_FIRST)
-        elif status.status == RUNNING:
-            raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
-        elif status.status == WAITING and not run.has_expired(journal, id):
-            raise Refused(f"installation {id} waits for a reboot", instead="npudoctor setup --resume")
-
-
-def _stopped_runs(journal: Journal) -> list[str]:
-    """Installations that were stopped, or that are too old to be resumed: a new one, confirmed anew, replaces them."""
-    statuses = {id: journal.status(id) for id in journal.runs() if not journal.elsewhere(id)}
-    return [
-        id
-        for id, status in statuses.items()
-        if status is not None
-        and (status.status == STOPPED or (status.status == WAITING and run.has_expired(journal, id)))
-    ]
 
 
 def _confirm_host(args: argparse.Namespace, host: ApartHost) -> None:

@@ -10,7 +10,7 @@ from npudoctor.control_characters import escape
 from npudoctor.fixer import control
 from npudoctor.fixer.journal import OF_INSTALLATION, RUNNING, Journal
 from npudoctor.host import Host, Refused, is_mutable
-from npudoctor.installing import undoing
+from npudoctor.installing import earlier, undoing
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         with control.lock_journal(journal):
             if other := journal.elsewhere(args.run_id):
                 raise Refused(f"run {args.run_id} was made on {other}")
-            setup_install.refuse_second(journal, but=args.run_id)
+            earlier.refuse_second(host, journal, but=args.run_id)
             steps, stays = undoing.plan_undo(host, journal, args.run_id)
             write(f"undo {args.run_id}\n")
             for step in steps:

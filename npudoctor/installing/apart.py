@@ -21,6 +21,7 @@ shift 4
 cd / || exit 98
 start=$(sed 's/^.*) //' "/proc/$$/stat" | cut -d' ' -f20)
 printf '%s %s\n' "$$" "$start" >"$folder/pid.part" && sync "$folder/pid.part" || exit 98
+printf '   \n' >"$folder/code.part" && sync "$folder/code.part" || exit 98
 mv "$folder/pid.part" "$folder/pid" || exit 98
 code=97
 set -- env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root \
@@ -32,16 +33,17 @@ code=$?
 }
 run=${folder%/*}
 grep -qsF "(run ${run##*/})" "$hands_off" && rm -f "$hands_off"
-printf '%s\n' "$code" >"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
+printf '%3s\n' "$code" 1<>"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
 exit "$code"
 """
 """What is run by sh with the folder of the step, the hands-off file, the package, why no shutdown may come (empty where
 systemd does not run) and the installer's options. It is the main process of its unit and outlives SIGTERM: `systemctl
-stop` and a shutdown, which stops every unit, wait for the installer."""
+stop` and a shutdown, which stops every unit, wait for the installer. The exit code takes the place of blanks, which
+needs no space on a disk that the installer has filled."""
 TEMPORARY = "tmp"
 NOT_BEGUN = 97
 _PID = re.compile(r"(\d{1,10}) (\d{1,20})\n")
-_CODE = re.compile(r"(\d{1,3})\n")
+_CODE = re.compile(r" *(\d{1,3})\n")
 
 
 def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: str, options: Sequence[str]) -> list[str]:

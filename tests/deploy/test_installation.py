@@ -175,5 +175,5 @@ def test_a_shutdown_waits_for_the_installer(tmp_path: Path, debian: Path) -> Non
     threading.Thread(target=go_on, daemon=True).start()
     node.boot(DOWN)
     [code] = node.root.glob("var/lib/npudoctor/runs/*/step-1/code")
-    assert code.read_text() == "0\n"
+    assert code.read_text() == "  0\n"
     assert (node.root / "usr/local/Ascend/driver/version.info").exists()

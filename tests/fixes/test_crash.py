@@ -222,22 +222,6 @@ def counted(scene: str, fault: str, rows: list[Any]) -> None:
     print(f"points: {scene} {fault} {len(rows)}")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
-    """A real tmpfs of two pages, where this user may mount one."""
-    place = tmp_path / "small"
-    place.mkdir()
-    if not shutil.which("mount"):
-        pytest.skip("there is no mount here")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(place)], capture_output=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip("no tmpfs can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
 def test_a_full_disk_is_said_and_leaves_what_was_there(small_disk: Path, tmp_path: Path) -> None:
     from npudoctor.fixer import runner
     from npudoctor.fixer.plan import FixPlan, Planned

@@ -37,6 +37,7 @@ test "$mode" = --upgrade && rm -rf "$ascend/{kind}"
 while test "$does" = waits && test ! -e "$root/go"; do sleep 0.05; done
 test "$does" = nothing && exit 0
 test "$does" = serves && sleep 1000 & echo $! >>"$root/services"
+test "$does" = dies && {{ sleep 1000 & echo $! >>"$root/services"; kill -9 $$; }}
 test "$does" = fails && log "[ERROR]Drv_dkms_env_check failed, details in : /var/log/ascend_seclog/x.log" && exit 1
 printf 'Driver_Install_Path_Param=/usr/local/Ascend\\n' >"$root/etc/ascend_install.info"
 mkdir -p "$ascend/{kind}/tools"
@@ -111,7 +112,8 @@ def tree(folder: Path) -> Tree:
 
 
 def package(folder: Path, kind: str, version: str, does: str = "installs", *, chips: int = 2) -> Path:
-    """A package that installs, reboots, fails, does nothing, serves (starts a service), or waits for the file go."""
+    """A package that installs, reboots, fails, does nothing, serves (starts a service), dies (and leaves
+    a process), or waits for the file go."""
     payload = tar_gz({"install.sh": "exit 0\n"})
     fields = {"kind": kind, "Kind": kind.title(), "size": len(payload), "root": folder, "version": version}
     text = HEADER.format(**fields, chips=chips, does=does, text=DONE if kind == "driver" else FLASHED)

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from npudoctor import clock, plugins
-from npudoctor.cli import setup_install
 from npudoctor.explain.diagnosis import diagnose
 from npudoctor.explain.patterns import Sought
 from npudoctor.explain.scan import Scanner
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, hands_off
-from npudoctor.installing import apart, proof, run, state
+from npudoctor.installing import apart, earlier, proof, run, state
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 
@@ -206,7 +205,7 @@ def test_without_room_for_the_copies_nothing_begins(
     assert [(status(journal, id), journal.document(id, state.PLAN)) for id in journal.runs()] == [(ends, None)]
     assert times_run(tmp_path, "driver") == 0
     monkeypatch.undo()
-    setup_install.refuse_second(journal)  # a run without a plan keeps no other from beginning
+    earlier.refuse_second(host, journal)  # a run without a plan keeps no other from beginning
     assert [status(journal, id) for id in journal.runs()] == ["stopped"]
 
 
@@ -414,6 +413,30 @@ def test_a_service_that_the_installer_starts_is_left_alone(tmp_path: Path) -> No
     service = int((tmp_path / "services").read_text())
     assert host.start_of(service)
     os.kill(service, signal.SIGKILL)
+
+
+def test_what_a_killed_installer_has_left_is_awaited_before_a_new_installation(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2", "dies"))])
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.stdout == "INTERRUPTED at step 1: its installer ended with exit code 137\n"
+    left = int((tmp_path / "services").read_text().split()[-1])
+    for but in ("", id):
+        with pytest.raises(Refused, match=f"process {left} of the interrupted installation {id} still runs"):
+            earlier.refuse_second(host, journal, but=but)
+    os.kill(left, signal.SIGKILL)
+    wait_for(lambda: host.start_of(left) is None)
+    earlier.refuse_second(host, journal)
+    assert earlier.runs_to_replace(journal) == [id]
+
+
+def test_the_exit_code_is_kept_on_a_disk_that_the_installer_has_filled(small_disk: Path, tmp_path: Path) -> None:
+    package = tmp_path / "driver.run"
+    package.write_text(f"head -c 1000000 /dev/zero >'{small_disk}/all'; exit 2\n", encoding="utf-8")
+    words = ["sh", "-c", apart.SCRIPT, "sh", str(small_disk), str(tmp_path / "hands-off"), str(package), ""]
+    subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
+    assert apart.exit_code(Tree(), str(small_disk)) == 2
 
 
 def test_a_hands_off_file_that_a_person_writes_meanwhile_outlives_the_step(tmp_path: Path) -> None:

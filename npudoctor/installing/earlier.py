@@ -1,0 +1,50 @@
+"""Earlier installations of this node: which one stands against a new one, and which give way to it."""
+
+from __future__ import annotations
+
+from npudoctor.fixer.journal import RUNNING, STOPPED, WAITING, Journal
+from npudoctor.host import Refused
+from npudoctor.host.apart import ApartHost
+from npudoctor.installing import apart, proof, run, state
+
+BEFORE_FIRST = "INTERRUPTED before step 1"
+
+
+def refuse_second(host: ApartHost, journal: Journal, *, but: str = "") -> None:
+    """Raise Refused where another installation has begun or waits, `but` the run that is undone, or where a process of
+    an interrupted installer still runs."""
+    for id in journal.runs():
+        status = journal.status(id)
+        if status is None or journal.elsewhere(id):
+            continue
+        if status.status == STOPPED:
+            _refuse_leftover(host, journal, id)
+        elif id == but:
+            continue
+        elif status.status == RUNNING and journal.document(id, state.PLAN) is None:
+            journal.mark(id, STOPPED, BEFORE_FIRST)
+        elif status.status == RUNNING:
+            raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
+        elif status.status == WAITING and not run.has_expired(journal, id):
+            raise Refused(f"installation {id} waits for a reboot", instead="npudoctor setup --resume")
+
+
+def _refuse_leftover(host: ApartHost, journal: Journal, id: str) -> None:
+    """An installer that was killed may leave a process that flashes; what a finished one has started is a service."""
+    for name in host.list_dir(journal.archive(id, "")):
+        folder = journal.archive(id, name)
+        if not name.startswith("step-") or apart.exit_code(host, folder) in (proof.DONE, proof.DONE_AT_REBOOT):
+            continue
+        if left := host.processes_with(apart.variable(host, folder)):
+            raise Refused(f"process {left[0]} of the interrupted installation {id} still runs; wait until it has ended")
+
+
+def runs_to_replace(journal: Journal) -> list[str]:
+    """Installations that were stopped, or that are too old to be resumed: a new one, confirmed anew, replaces them."""
+    statuses = {id: journal.status(id) for id in journal.runs() if not journal.elsewhere(id)}
+    return [
+        id
+        for id, status in statuses.items()
+        if status is not None
+        and (status.status == STOPPED or (status.status == WAITING and run.has_expired(journal, id)))
+    ]
