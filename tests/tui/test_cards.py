@@ -133,7 +133,7 @@ def test_a_process_has_the_name_of_its_container_and_its_rank() -> None:
             return known[path]
 
     class Known:
-        def known(self, _: type) -> RunningContainers:
+        def fact(self, _: type) -> RunningContainers:
             one = RunningContainer(id=id, runtime="docker", pid=5, name="trainer", mounts={})
             return RunningContainers((one,))
 
