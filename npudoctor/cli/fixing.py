@@ -186,6 +186,11 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
     name = f"{ended.fix}: " if ended.fix else ""
     what = {Outcome.ROLLED_BACK: "rolled back: ", Outcome.REFUSED: "refused: "}.get(ended.outcome, "")
     say(f"{marks.get(ended.outcome, '✖')} {name}{what}{ended.reason}")
+    if ended.output:
+        from npudoctor.explain.causes import causes_in  # here, because a fix that succeeds never needs it
+
+        for line in causes_in(ended.output):
+            say(f"  {line}")
     if ended.verification.text:
         say(f"  {ended.verification.text}")
     if ended.instead is not None:

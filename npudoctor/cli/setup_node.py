@@ -10,6 +10,7 @@ from npudoctor import engine
 from npudoctor.cli import setup_image
 from npudoctor.cli.output import write
 from npudoctor.control_characters import escape
+from npudoctor.explain.causes import causes_in
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
 from npudoctor.facts.node.chips import Chips
@@ -76,7 +77,7 @@ def caller_of(
         say=tell,
         wrong=lambda: _find_problems(catalog, host, options, steps) or _wrong_in(image, catalog, host, options),
         free=lambda: free(catalog, host, options),
-        causes=_causes,
+        causes=causes_in,
         table=lambda: _table(host, catalog, options),
         containers=lambda: {one.id: one.title for one in containers_of(catalog, host, options)},
     )
@@ -116,19 +117,6 @@ def free(catalog: Catalog, host: ApartHost, options: Options, stop: Sequence[Hol
 def _is_given_away(host: ApartHost, slot: str) -> bool:
     target = host.read_link(f"/sys/bus/pci/devices/{slot}/driver")
     return (target or "").rpartition("/")[2].startswith("vfio")
-
-
-def _causes(log: str) -> list[str]:
-    """The known causes in the log of an installer that failed."""
-    from npudoctor.explain.diagnosis import diagnose
-    from npudoctor.explain.scan import Scanner
-
-    scanner = Scanner()
-    scanner.read("log", [log.encode()])
-    return [
-        f"cause: {one.pitfall.cause} ({one.pitfall.id}; npudoctor explain {one.pitfall.id})"
-        for one in diagnose(scanner).suspects[:3]
-    ]
 
 
 def _wrong_in(image: str, catalog: Catalog, host: ApartHost, options: Options) -> list[str]:

@@ -85,7 +85,8 @@ class Ended:
     """The last event. `reason` is a full clause, `remaining` what is not resolved, `reversible` whether `undo` works.
 
     `instead` is what would work: `sudo` where root could do it, a flag that is missing, or a whole command.
-    `verification` names the checks that were run again after an applied fix.
+    `verification` names the checks that were run again after an applied fix. `output` is the end of what the command
+    that failed has printed.
     """
 
     outcome: Outcome
@@ -96,6 +97,7 @@ class Ended:
     remaining: tuple[Finding, ...] = ()
     reversible: bool = True
     verification: Verification = Verification()
+    output: str = ""
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended

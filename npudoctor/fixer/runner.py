@@ -130,7 +130,7 @@ class _Run:
             if not remaining:
                 self.journal.mark(self.id, APPLIED, told, **serialise.write_form(self.verification))
         except _FAILURES as problem:
-            yield from self._roll_back(_reason(problem))
+            yield from self._roll_back(_reason(problem), output=getattr(problem, "output", ""))
             return
         except BaseException:
             for _ in self._roll_back(messages.INTERRUPTED.text()):
@@ -232,7 +232,8 @@ class _Run:
         bad = (Status.ERROR, Status.CRASHED)
         return result.status in bad and before in (Status.OK, Status.WARNING)
 
-    def _roll_back(self, reason: str, remaining: tuple[Finding, ...] = ()) -> Iterator[Event]:
+    def _roll_back(self, reason: str, remaining: tuple[Finding, ...] = (), *, output: str = "") -> Iterator[Event]:
+        fix = self.plan.fix.id
         try:
             yield from taken_back(self.journal, self.id)
             self.journal.mark(self.id, ROLLED_BACK, reason)
@@ -240,9 +241,10 @@ class _Run:
         except _FAILURES as problem:
             reason = messages.UNDO_FAILED.text(reason=reason, problem=_reason(problem))
             again = "npudoctor fix --recover"
-            yield Ended(outcome=Outcome.STUCK, fix=self.plan.fix.id, run=self.id, reason=reason, instead=again)
+            yield Ended(outcome=Outcome.STUCK, fix=fix, run=self.id, reason=reason, instead=again, output=output)
             return
-        yield Ended(outcome=Outcome.ROLLED_BACK, fix=self.plan.fix.id, run=self.id, reason=reason, remaining=remaining)
+        ended = Ended(outcome=Outcome.ROLLED_BACK, fix=fix, run=self.id, reason=reason, remaining=remaining)
+        yield replace(ended, output=output)
 
 
 def _as_findings(result: Result) -> tuple[Finding, ...]:

@@ -16,6 +16,8 @@ from npudoctor.host import Completed, Host, MutableHost, Unavailable
 from npudoctor.records import record
 from npudoctor.steps import messages
 
+LONGEST_OUTPUT = 1 << 16
+"""How many characters of a failed command's output are kept for the search of a cause."""
 Commands = list[tuple[Sequence[str], int | None]]
 """Commands and their exit codes; None is one that was ended."""
 
@@ -24,7 +26,7 @@ _commands: ContextVar[Commands | None] = ContextVar("commands", default=None)
 
 
 class StepFailed(Exception):
-    """A step failed; the text says what and why. `output` is the last line of the command that failed."""
+    """A step failed; the text says what and why. `output` is the end of what the command that failed has printed."""
 
     def __init__(self, reason: str, *, output: str = "") -> None:
         super().__init__(reason)
@@ -105,7 +107,10 @@ def run_changing(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> 
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
         last = lines[-1][:200] if lines else messages.EXIT_STATUS.text(status=done.returncode)
-        raise StepFailed(messages.FAILED.text(command=shlex.join(argv), problem=last), output=last)
+        raise StepFailed(
+            messages.FAILED.text(command=shlex.join(argv), problem=last),
+            output=f"{done.stdout}\n{done.stderr}"[-LONGEST_OUTPUT:],
+        )
     return done.stdout
 
 

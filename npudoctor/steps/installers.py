@@ -106,11 +106,11 @@ class InstallPackage:
             argv = ("bash", self.private_copy, *self.options)
             if self.script:
                 argv = ("bash", "-c", _SOURCED, "bash", self.script, *argv[1:])
-            run_changing(host, argv, INSTALL_TIMEOUT_S)
+            output = run_changing(host, argv, INSTALL_TIMEOUT_S)
         finally:
             host.remove(self.private_copy)
         if not self.holds(host.fresh()):
-            raise StepFailed(messages.NOT_PROVED.text(path=self.proof, version=self.version))
+            raise StepFailed(messages.NOT_PROVED.text(path=self.proof, version=self.version), output=output)
         if not self.default:
             put_back(host, self.links, self.texts)
 

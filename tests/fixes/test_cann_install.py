@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
+from npudoctor.cli import fixing
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Event, Outcome
@@ -18,6 +19,7 @@ from npudoctor.host.live.local import LocalHost
 from npudoctor.packages.folder import read_folders
 from npudoctor.records import replace
 from npudoctor.sdk import InstallPackage, Options, StepFailed
+from tests.installing.known_failures import examples
 from tests.packages.installers import installer
 from tests.plain_user import ALICE, as_root, give
 
@@ -36,9 +38,9 @@ class Site:
         self.state = folder / "state"
         self.base.mkdir()
 
-    def put(self, version: str, *parts: str, fault: str = "") -> None:
+    def put(self, version: str, *parts: str, fault: str = "", says: str = "") -> None:
         for part in parts or ("toolkit", "ops", "nnal"):
-            installer(self.packages, part, version, ARCH, fault=fault)
+            installer(self.packages, part, version, ARCH, fault=fault, says=says)
 
     @property
     def options(self) -> Options:
@@ -119,6 +121,22 @@ def test_with_default_the_link_leads_to_it_until_it_is_undone(site: Site) -> Non
     assert site.tree()["cann"] == "cann-9.0.0"
     assert site.undo().outcome is Outcome.UNDONE
     assert site.tree() == before
+
+
+@pytest.mark.parametrize("fault", ["halfway", "silent"])
+@pytest.mark.parametrize("text", examples("cann"))
+def test_the_cause_of_each_known_failure_is_named(
+    site: Site, capsys: pytest.CaptureFixture[str], text: str, fault: str
+) -> None:
+    site.put("8.5.0", "toolkit")
+    site.apply()
+    before = site.tree()
+    site.put("9.0.0", "toolkit", fault=fault, says=text)
+    ended = site.apply(cann="9.0.0")
+    assert (ended.outcome, text in ended.output) == (Outcome.ROLLED_BACK, True)
+    assert site.tree() == before
+    fixing.tell_end(ended, ["fix", "cann.install"])
+    assert "  cause: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fault", ["halfway", "silent"])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
+from npudoctor.explain.causes import causes_in
 from npudoctor.fixer import handover, plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Event, Outcome
@@ -24,6 +25,7 @@ from npudoctor.packages.folder import read_folders
 from npudoctor.sdk import Options
 from npudoctor.steps.environments import MARKER
 from tests.fixes.test_install import CPU, wheel
+from tests.installing.known_failures import examples
 from tests.plain_user import ALICE, as_root, give
 
 CATALOG = plugins.load(folder="")
@@ -258,3 +260,19 @@ def test_root_uses_no_wheels_and_no_python_of_a_user(site: Site, wheels: Path, o
 def test_the_owner_gets_both_commands(site: Site) -> None:
     text = handover.render(site.plan(), LocalHost(), "shell")
     assert text.index(f"-m venv '{site.path}'") < text.index("--no-deps")
+
+
+@pytest.mark.parametrize("text", examples("python"))
+def test_what_pip_says_of_a_known_failure_is_the_reason_and_nothing_is_made(
+    site: Site, tmp_path: Path, text: str
+) -> None:
+    venv.create(tmp_path / "base", symlinks=True)
+    pip = next((tmp_path / "base/lib").glob("python3*/site-packages")) / "pip"
+    pip.mkdir()
+    (pip / "__init__.py").touch()
+    (pip / "__main__.py").write_text(f"import sys\nsys.exit({text!r})\n", encoding="utf-8")
+    refused = site.plan(python=str(tmp_path / "base/bin/python")).refused
+    assert refused is not None
+    assert text.removeprefix("ERROR: ") in refused.reason
+    assert causes_in(refused.reason)
+    assert not site.path.parent.exists()

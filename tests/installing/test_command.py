@@ -14,6 +14,7 @@ import pytest
 from npudoctor import engine, plugins
 from npudoctor.change_control import ChangeControl
 from npudoctor.cli import main, packages, setup, setup_install, setup_node
+from npudoctor.explain.causes import causes_in
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Because, Finding, HostSummary, Report, Result, Severity, Status, Verdict
@@ -403,9 +404,9 @@ def test_a_check_whose_tool_does_not_answer_stands_against_ready(
 
 
 def test_the_causes_in_the_log_of_an_installer_are_said() -> None:
-    said = setup_node._causes("[Driver] [ERROR]Drv_dkms_env_check failed, details in : /var/log/x.log\n")
+    said = causes_in("[Driver] [ERROR]Drv_dkms_env_check failed, details in : /var/log/x.log\n")
     assert said and "P069" in said[0]
-    assert setup_node._causes("all is well\n") == []
+    assert causes_in("all is well\n") == []
 
 
 @pytest.mark.parametrize(

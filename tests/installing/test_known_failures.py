@@ -1,35 +1,16 @@
 """Each known failure of the vendor's installers ends with its cause named, and with what is different on the node."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from npudoctor.cli import setup_node
+from npudoctor.explain.causes import causes_in
 from npudoctor.installing import run, state
 from npudoctor.records import replace
 
+from .known_failures import examples
 from .node import Tree, caller, opened, package, step, tree
-
-TABLE = Path(__file__).resolve().parents[3] / "shared/knowledge/install.json"
-HARMLESS = {"I035", "I048"}
-"""The installer goes on after these."""
-STAGES = ("driver", "run file", "user")
-
-
-def failures() -> list[Any]:
-    """The text of each known failure of driver and firmware."""
-    if not TABLE.exists():
-        return [pytest.param("", "", marks=pytest.mark.skip(reason="../shared/knowledge is not here"))]
-    rows = json.loads(TABLE.read_text(encoding="utf-8"))["known_failures"]
-    return [
-        pytest.param(text, row["cause"], id=f"{row['id']}-{number}")
-        for row in rows
-        if row["id"] not in HARMLESS and row["stage"] in STAGES
-        for number, text in enumerate(row["examples"])
-    ]
 
 
 class Failing(Tree):
@@ -66,18 +47,18 @@ def failed(folder: Path, text: str, *, code: int = 1, removes: bool = False) -> 
     one = step(host, package(folder, "driver", "25.5.2"), now_installed="25.3.1", way_back="driver-25.3.1.run in /old")
     journal, id = opened(host, [one])
     said: list[str] = []
-    told = replace(caller(host, said), causes=setup_node._causes)
+    told = replace(caller(host, said), causes=causes_in)
     line = run.Installation(host, journal, id, told).go_on()
     ending = journal.document(id, state.ENDING)
     assert ending is not None
     return line, said, ending["different"]
 
 
-@pytest.mark.parametrize(("text", "cause"), failures())
-def test_the_cause_is_named_and_the_node_is_as_it_was(tmp_path: Path, text: str, cause: str) -> None:
+@pytest.mark.parametrize("text", examples("driver", "run file", "user"))
+def test_the_cause_is_named_and_the_node_is_as_it_was(tmp_path: Path, text: str) -> None:
     line, said, different = failed(tmp_path, text)
     assert line == "INTERRUPTED at step 1: its installer ended with exit code 1"
-    assert any(one.startswith("  cause: ") for one in said), cause
+    assert any(one.startswith("  cause: ") for one in said)
     files = "not verified; the vendor's files and modules are as they were"
     assert different == [f"step 1, driver 25.5.2: {files}; way back: driver-25.3.1.run in /old"]
 

@@ -1,5 +1,6 @@
 """Stand-ins for CANN's installers: shell scripts with a makeself header that write, record, link and remove as the
-vendor's packages do. `fault` is `halfway` (it fails in the middle) or `silent` (it ends with 0 and records nothing)."""
+vendor's packages do. `fault` is `halfway` (it fails in the middle) or `silent` (it ends with 0 and records nothing);
+`says` is printed then."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ done
 root=$prefix/cann-@VERSION@
 arch=$root/@ARCH@-linux
 record() {
-  [ "@FAULT@" = silent ] && exit 0
+  [ "@FAULT@" = silent ] && { cat "@SAYS@"; exit 0; }
   printf 'package_name=%s\\nversion=@VERSION@\\ninnerversion=V100R001C25\\narch=@ARCH@\\n' "$1" >"$2"
   echo "$1 install success"
 }
@@ -32,7 +33,7 @@ record() {
 _TOOLKIT = """\
 mkdir -p "$arch/script" "$arch/lib64" "$prefix/ascend-toolkit"
 echo runtime >"$arch/lib64/libruntime.so"
-[ "@FAULT@" = halfway ] && exit 1
+[ "@FAULT@" = halfway ] && { cat "@SAYS@"; exit 1; }
 cat >"$arch/script/uninstall.sh" <<END
 rm -f "$arch/ascend_toolkit_install.info" "$arch/lib64/libruntime.so" "$root/set_env.sh"
 for link in "$prefix/cann" "$prefix/ascend-toolkit/latest"; do
@@ -52,7 +53,7 @@ _OPS = """\
 [ -e "$arch/ascend_toolkit_install.info" ] || exit 1
 mkdir -p "$root/opp"
 echo kernel >"$root/opp/add.o"
-[ "@FAULT@" = halfway ] && exit 1
+[ "@FAULT@" = halfway ] && { cat "@SAYS@"; exit 1; }
 cat >"$arch/script/ops_uninstall.sh" <<END
 rm -f "$arch/ascend_ops_install.info" "$root/opp/add.o" "$arch/script/ops_uninstall.sh"
 rmdir "$root/opp"
@@ -64,7 +65,7 @@ _NNAL = """\
 atb=$prefix/nnal/atb/@VERSION@
 mkdir -p "$atb"
 echo atb >"$atb/libatb.so"
-[ "@FAULT@" = halfway ] && exit 1
+[ "@FAULT@" = halfway ] && { cat "@SAYS@"; exit 1; }
 cat >"$prefix/nnal/nnal_uninstall.sh" <<END
 rm -f "$atb/version.info" "$atb/libatb.so" "$prefix/nnal/atb/latest" "$prefix/nnal/atb/set_env.sh"
 rm -f "$prefix/nnal/nnal_uninstall.sh"
@@ -73,7 +74,7 @@ END
 rm -f "$prefix/nnal/atb/latest"
 ln -s "@VERSION@" "$prefix/nnal/atb/latest"
 echo "export ATB_HOME_PATH=$atb" >"$prefix/nnal/atb/set_env.sh"
-[ "@FAULT@" = silent ] && exit 0
+[ "@FAULT@" = silent ] && { cat "@SAYS@"; exit 0; }
 echo "Ascend-cann-atb version : @VERSION@" >"$atb/version.info"
 """
 _NAMES = {
@@ -83,7 +84,7 @@ _NAMES = {
 }
 
 
-def installer(folder: Path, part: str, version: str, arch: str, *, fault: str = "") -> Path:
+def installer(folder: Path, part: str, version: str, arch: str, *, fault: str = "", says: str = "") -> Path:
     """A package of one part; when it runs it writes its own path into a file LOG beside the folder."""
     label, body = _NAMES[part]
     plain = gzip.decompress(
@@ -92,7 +93,8 @@ def installer(folder: Path, part: str, version: str, arch: str, *, fault: str = 
     payload = gzip.compress(plain, mtime=0)  # the same bytes whenever it is made
     head, _, _ = SCRIPT.partition('touch "$0')
     body = f"{_OPTIONS}{body}exit 0\n".replace("@LOG@", f"{folder}.ran")
-    for mark, text in (("VERSION", version), ("ARCH", arch), ("FAULT", fault)):
+    Path(f"{folder}.says").write_text(f"{says}\n", encoding="utf-8")
+    for mark, text in (("VERSION", version), ("ARCH", arch), ("FAULT", fault), ("SAYS", f"{folder}.says")):
         body = body.replace(f"@{mark}@", text)
     script = head.format(label=label, size=len(payload), lines="000") + body
     script = script.replace('skip="000"', f'skip="{script.count(chr(10)):03}"')

@@ -207,6 +207,7 @@ def carry_out(
     session: Session, job: Job, *, irreversible: bool = False, stream: Callable[[str], None] | None = None
 ) -> Iterator[Line]:
     """Apply the confirmed change, and report each step; `stream` gets the output of its commands as it comes."""
+    from npudoctor.explain.causes import causes_in
     from npudoctor.fixer import runner
     from npudoctor.fixer.journal import state_folder
 
@@ -227,6 +228,8 @@ def carry_out(
                 if isinstance(event, runner.Ended) and event.verification.text:
                     yield _visible_lines([Line(Kind.NOTE, event.verification.text)])[0]
                 yield _line_of(event)
+                if isinstance(event, runner.Ended) and event.output:
+                    yield from _visible_lines(Line(Kind.NOTE, line) for line in causes_in(event.output))
 
 
 def _visible_lines(lines: Iterable[Line]) -> tuple[Line, ...]:
