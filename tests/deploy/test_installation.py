@@ -95,7 +95,7 @@ DOWN = f"""
 touch /out/wait-driver
 systemd-run -q --unit=person --setenv=PATH=$PATH --setenv=PYTHONPATH=$PYTHONPATH $NPU setup --packages /repo {WORDS}
 for _ in $(seq 600); do test -e /var/lib/ran-driver && break; sleep 0.1; done
-systemctl poweroff --no-block; touch /out/asked; sleep 600
+touch /out/asked; systemctl poweroff --no-block; sleep 600
 """
 
 
