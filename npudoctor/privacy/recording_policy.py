@@ -1,6 +1,7 @@
 """What of a node goes into a recording, and what does not: no secret, and of other people no more than a check needs.
 
-Kept are the variables that npudoctor's own catalogue names, and of command lines what `command_lines.reduced` leaves;
+Kept are the variables that npudoctor's own catalogue names, and of command lines what `command_lines.reduce_line`
+leaves;
 those of other users' processes only where they, or others of their job, hold an NPU or a port; root's are the system's,
 not a person's. What commands and files say is masked, as it is for the facts of a live node.
 """

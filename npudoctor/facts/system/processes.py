@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from npudoctor.privacy import command_lines
+from npudoctor.privacy.command_lines import label_lines, show_words
 from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
@@ -27,7 +27,7 @@ LONGEST_NAME = 64
 class Process:
     """One process. `create_time_s` is in seconds since 1970; None where not visible.
 
-    `cmdline` holds the program, its script or module and the options of launchers; see `command_lines.reduced`.
+    `cmdline` holds the program, its script or module and the options of launchers; see `command_lines.reduce_line`.
     """
 
     pid: int
@@ -46,7 +46,7 @@ class Process:
     @property
     def command(self) -> str:
         """What is known of its command line, for a report: at most 100 characters."""
-        line = command_lines.show_words(self.cmdline)
+        line = show_words(self.cmdline)
         text = f"{self.name} {line}".strip() if not line or line.startswith("(+") else line
         return text if len(text) <= 100 else text[:99] + "…"
 
@@ -88,9 +88,7 @@ class Processes:
 def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:
     """Read the `processes` of a recording."""
     rows = list(rows)
-    lines = command_lines.label_lines(
-        {int(row["pid"]): [str(word) for word in row.get("cmdline") or ()] for row in rows}
-    )
+    lines = label_lines({int(row["pid"]): [str(word) for word in row.get("cmdline") or ()] for row in rows})
     found = {}
     for row in rows:
         pid = int(row["pid"])
