@@ -34,7 +34,7 @@ KINDS = {
 OF_THE_PROGRAM = frozenset({"P056", "P063"})
 """Known issues that say that the program is the cause: naming one blames no node."""
 
-UNREAD: set[int] = {13}
+UNREAD: set[int] = set()
 """Collections that are labelled and not yet diagnosed: the bars begin with their first diagnosis."""
 
 SOUGHT = Sought()
@@ -97,7 +97,7 @@ def share(count: int, counts: Counter[str], *of: str) -> float:
     return count / sum(counts[one] for one in of)
 
 
-@pytest.mark.parametrize(("name", "least"), [("train", 0.93), ("held", 0.91)])
+@pytest.mark.parametrize(("name", "least"), [("train", 0.92), ("held", 0.92)])
 def test_no_fewer_causes_are_named_first_than_when_this_was_measured(name: str, least: float) -> None:
     counts = counted(name)
     assert share(counts["right"], counts, "right", "wrong", "nothing", "dangerous") >= least, counts
