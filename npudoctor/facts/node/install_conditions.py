@@ -252,7 +252,7 @@ def owner_of(cgroup: str) -> str | None:
         path = line.split(":", 2)[-1]
         if pod := re.search(r"pod([0-9a-f]{8}[-_][0-9a-f_-]{27})", path):
             return f"pod {pod[1].replace('_', '-')}"
-        if job := re.search(r"slurm[^/]*/(?:.*/)?job_(\d+)", path):
+        if job := re.search(r"/job_(\d+)", path.partition("slurm")[2]):
             return f"Slurm job {job[1]}"
         if container := re.search(
             r"(?:docker|libpod|cri-containerd|crio|containerd)[-/:]([0-9a-f]{12})[0-9a-f]*", path
