@@ -212,6 +212,7 @@ def test_a_card_that_only_the_pci_bus_still_shows_is_another_checks_finding() ->
     assert result.findings == ()
 
 
+@pytest.mark.thorough
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9))
 def test_a_list_passes_exactly_when_it_rises_and_its_cards_are_here(numbers: list[int]) -> None:
     result = run("env.visible-devices", {"ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, numbers))})

@@ -21,7 +21,13 @@ EACH = pytest.mark.parametrize("node", WRITTEN, ids=[node.name for node in WRITT
 KEYS = {"healthy", "must", "allowed", "must_not", "skipped", "ok", "info_ok", "says"}
 
 
-@EACH
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(node, id=node.name, marks=() if place % 8 == 0 else pytest.mark.thorough)
+        for place, node in enumerate(WRITTEN)
+    ],
+)
 def test_the_diagnosis_is_the_truth(node: labels.Label, tmp_path: Path) -> None:
     score = labels.score(node, node.diagnose(tmp_path if node.needs_a_folder else None))
     assert score.perfect, score
@@ -40,6 +46,7 @@ def test_the_diagnosis_of_a_node_beside_the_repository_is_the_truth(node: labels
     assert score.perfect, score
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["not-sourced", "container-without-nodes", "healthy-in-service"])
 def test_a_recording_tells_what_the_simulated_node_tells(name: str, tmp_path: Path) -> None:
     for node in WRITTEN:
@@ -57,6 +64,7 @@ def test_the_nodes_are_many_and_cover_every_pitfall_that_a_node_shows() -> None:
     assert labels.BEFORE_TRAINING - covered == set()
 
 
+@pytest.mark.thorough
 @EACH
 def test_a_truth_speaks_of_checks_that_there_are(node: labels.Label) -> None:
     truth, checks = node.truth, plugins.load().checks

@@ -414,6 +414,7 @@ def test_copies_by_hard_link_count_as_what_they_unpack_to(
     assert "unpacks to more than" in complaint(archive(tmp_path / "node.tar.gz", members))
 
 
+@pytest.mark.thorough
 def test_a_header_that_wants_all_memory_is_refused(tmp_path: Path, temporary: Path) -> None:
     header = sized("././@PaxHeader", 64 << 20)
     header.type = tarfile.XHDTYPE

@@ -31,6 +31,7 @@ def test_no_page_is_of_a_check_that_is_gone() -> None:
     assert names <= set(MADE), "write them anew: python -m tools.pages"
 
 
+@pytest.mark.thorough
 def test_a_result_with_a_finding_names_the_page_of_its_check(capsys: pytest.CaptureFixture[str]) -> None:
     main(["check", "python.pairing", "--simulate", "new-node", "-v"])
     assert "npudoctor explain python.pairing" in capsys.readouterr().out

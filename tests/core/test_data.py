@@ -120,6 +120,7 @@ def test_texts_stand_for_numbers_where_they_may() -> None:
         data.read(Site, {"name": "a", "safe": "perhaps"}, texts=True)
 
 
+@pytest.mark.thorough
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),

@@ -38,6 +38,7 @@ def seen_in(line: str) -> list[str]:
     return [one.found.what for one in scanner.sightings if one.found.kind is Kind.CODE]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "code", "line"), LINES, ids=range(len(LINES)))
 def test_a_code_is_recognised_in_a_line(kind: str, code: str, line: str) -> None:
     assert (kind, code) in [(one.kind, one.code) for reading in codes_in(line) for one in reading.codes]
@@ -50,6 +51,7 @@ def test_every_kind_has_ten_lines() -> None:
     assert min(counts.values()) >= 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", NO_CODES)
 def test_a_number_of_normal_work_is_no_code(line: str) -> None:
     assert codes_in(line) == ()
@@ -115,6 +117,7 @@ def test_a_code_is_found_in_every_printed_form(text: str, id: str) -> None:
     assert (first.id if isinstance(first, Code) else first.code) == id
 
 
+@pytest.mark.thorough
 def test_each_collected_code_is_found_by_its_number_by_its_symbol_and_by_its_id(shared: Path) -> None:
     table = knowledge.codes()
     collected = json.loads((shared / "knowledge" / "codes.json").read_text(encoding="utf-8"))["codes"]

@@ -105,6 +105,7 @@ def test_advice_is_told_from_what_happened() -> None:
     )
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=200))
 def test_no_line_upsets_them(line: str) -> None:
     source_of(line)

@@ -165,6 +165,7 @@ def test_unknown_codes_of_known_families_are_listed() -> None:
     assert not diagnosis.knows
 
 
+@pytest.mark.thorough
 def test_every_code_of_the_tables_is_recognised_in_a_log() -> None:
     unseen = []
     for row in knowledge.errors().codes:
@@ -185,6 +186,7 @@ def test_every_code_of_the_tables_is_recognised_in_a_log() -> None:
     assert not unseen
 
 
+@pytest.mark.thorough
 @given(st.lists(st.sampled_from([OOM, NOTIFY, LINK, BOUND, "", "step 1"]), max_size=8), st.randoms())
 def test_a_consequence_never_goes_before_its_cause_when_no_line_says_when(lines: list[str], random: object) -> None:
     text = "".join(line.format(pid=1, time="") + "\n" for line in lines)

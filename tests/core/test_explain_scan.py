@@ -58,6 +58,7 @@ def test_a_packed_log_of_many_times_its_size_is_not_read_to_its_end(monkeypatch:
     assert file.bytes < 8 << 20
 
 
+@pytest.mark.thorough
 @given(st.lists(st.integers(1, 400), max_size=40))
 def test_the_pieces_in_which_a_log_comes_change_nothing(sizes: list[int]) -> None:
     data = (LOGS / "P023-two-processes-on-a-card.txt").read_bytes() + (LOGS / "P006-slim-image.txt").read_bytes()
@@ -131,6 +132,7 @@ def test_a_flood_of_ranks_stays_bounded() -> None:
     assert 1000 < len(scanner.sightings) <= 4000
 
 
+@pytest.mark.thorough
 def test_a_line_without_end_is_searched_and_quoted_in_part() -> None:
     data = b"x" * 3_000_000 + b" Failed to bind the IP port " + b"y" * 3_000_000
     scanner = scanned(data[start : start + 65536] for start in range(0, len(data), 65536))

@@ -56,6 +56,7 @@ def test_every_word_passes_wherever_it_stands(words: set[str], data: st.DataObje
     assert made.passes(f"{around}{word}{around}".encode())
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_no_line_that_shows_a_symptom_is_sifted_out(data: st.DataObject) -> None:
     expression = data.draw(st.sampled_from(PHRASES))

@@ -219,6 +219,7 @@ def test_a_code_alone_leads_to_no_step_that_resets_reinstalls_or_ends(row: Pitfa
             assert not any(advice.is_dangerous(step["step"]) for step in pitfall["mend"]), (code.code, pitfall["id"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "form",
     [

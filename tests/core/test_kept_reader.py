@@ -24,6 +24,7 @@ from tests.fake_dcmi import answers, build, nodes
 from tests.plain_user import ALICE, as_root
 from tests.security.served import wait_for
 
+pytestmark = pytest.mark.thorough
 DRIVER = "/usr/local/Ascend/driver"
 Ask = Callable[..., Completed]
 

@@ -58,6 +58,7 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint) and (hint is not int or not isinstance(value, bool))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_holds_what_its_fields_promise(name: str) -> None:
     seen = 0

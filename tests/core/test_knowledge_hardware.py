@@ -199,6 +199,7 @@ def test_symptoms_lead_to_the_pitfall_that_explains_most() -> None:
     assert all((pitfall.needs_root is None) == bool(pitfall.root_when) for pitfall in pitfalls.rows)
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=200))
 def test_no_text_upsets_codes_and_symptoms(text: str) -> None:
     errors = knowledge.errors()

@@ -164,6 +164,7 @@ def test_the_best_release_for_a_cann_is_maintained_official_and_installable(cann
     assert advised[0].version == best
 
 
+@pytest.mark.thorough
 def test_advice_never_names_a_release_that_is_bad_or_has_no_wheel() -> None:
     table = knowledge.compatibility()
     for cann in table.orders["cann"]:

@@ -23,6 +23,7 @@ from tests.fake_dcmi import answers, build
 from tests.plain_user import ALICE, as_root, give
 from tests.security.served import wait_for
 
+pytestmark = pytest.mark.thorough
 PLACE = "usr/local/Ascend/driver/lib64/driver"
 Start = Callable[..., LocalHost]
 

@@ -18,6 +18,7 @@ from npudoctor.host import NotApplicable, Unavailable, real_path, run_each
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.output import OUTPUT_LIMIT_BYTES
 
+pytestmark = pytest.mark.thorough
 Tool = Callable[[str], Path]
 LIMIT_S = 60.0
 """Far below the ten minutes that a hanging tool takes, and far above what ends one, on a busy machine."""
@@ -80,7 +81,6 @@ HANGING = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
 def test_a_tool_that_hangs_is_ended_in_time_and_leaves_nothing(tool: Tool, tmp_path: Path, script: str) -> None:
     tool(script.format(pid=tmp_path / "pid"))
@@ -91,7 +91,6 @@ def test_a_tool_that_hangs_is_ended_in_time_and_leaves_nothing(tool: Tool, tmp_p
     assert gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
-@pytest.mark.thorough
 def test_a_tool_that_hung_is_not_asked_again(tool: Tool, tmp_path: Path) -> None:
     tool(f"#!/bin/sh\necho called >> {tmp_path}/calls\nexec sleep 600\n")
     host = LocalHost()

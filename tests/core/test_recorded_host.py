@@ -243,6 +243,7 @@ parts = st.sampled_from(["a", "b", "c", "..", ".", ""])
 paths = st.lists(parts, min_size=1, max_size=6).map("/".join)
 
 
+@pytest.mark.thorough
 @given(links=st.dictionaries(paths.map(lambda path: f"/{path}"), paths, max_size=6), asked=paths)
 def test_memory_and_disk_agree_on_every_path(
     links: dict[str, str], asked: str, tmp_path_factory: pytest.TempPathFactory
