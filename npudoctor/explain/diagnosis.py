@@ -168,12 +168,16 @@ def _answer(
 ) -> Answer | None:
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
     exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=_place) if not one.advice]
-    alone = first if first and first.of > 1 and first.by != "order" and first.sighting in exceptions else None
+    too_large = answers.of_memory(memories)
+    alone = None
+    if first and first.of > 1 and first.by != "order":
+        is_own = first.sighting in exceptions or (too_large is not None and _is_of(memories, first))
+        alone = first if is_own else None
     causes = [one for one in ranked if is_error(one) and not one.pitfall.consequence]
     if causes and not (alone and all(_echoes_of(one, alone, times) for one in causes)):
         return None
-    if answer := answers.of_memory(memories):
-        return answer
+    if too_large:
+        return too_large
     if first and first.sighting in exceptions:
         exceptions = [first.sighting, *exceptions]
     elif any(one.pitfall.consequence for one in ranked):
@@ -185,6 +189,12 @@ def _answer(
     if ranked:
         return answers.of_rank(alone.who, alone.sighting) if alone else None
     return answers.of_sentence(seen)
+
+
+def _is_of(memories: Sequence[Memory], first: FirstFailure) -> bool:
+    """Whether the first failure is an allocation with figures: its exception is a sighting of its own."""
+    lines = {(one.sighting.file, one.sighting.line) for one in memories}
+    return (first.sighting.file, first.sighting.line) in lines
 
 
 def _follows_from(suspect: Suspect, limit: Sighting) -> bool:

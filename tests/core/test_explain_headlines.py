@@ -65,6 +65,19 @@ def test_an_exception_of_the_program_is_the_headline_before_the_ranks_that_waite
     assert "(a consequence; " in also[1]
 
 
+@pytest.mark.parametrize(("waiting", "first"), itertools.product((LINK, NOTIFY), (True, False)))
+def test_a_job_that_is_too_large_is_the_headline_before_the_ranks_that_waited(
+    waiting: tuple[str, ...], first: bool
+) -> None:
+    large = raised(
+        "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 1; 60.97 GiB total capacity; 58.10 GiB already "
+        "allocated; 58.60 GiB current active; 512.00 MiB free; 59.20 GiB reserved in total by PyTorch)"
+    )
+    text = told(*large, *waiting) if first else told(*waiting, *large)
+    assert text.startswith("The job needs more memory than the NPU has; no other process holds it\n")
+    assert "HCCL_CONNECT_TIMEOUT=" not in text
+
+
 def test_an_unknown_exception_of_the_rank_that_failed_first_is_the_headline_too() -> None:
     headline = told(*LINK, *raised("FooError: the widget could not reach its backend")).splitlines()[0]
     assert headline == "Rank 3 failed first: FooError: the widget could not reach its backend"
