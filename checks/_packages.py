@@ -16,6 +16,8 @@ from .messages import cann as messages
 
 FIRMWARE = "./Ascend-hdk-<chip>-npu-firmware_<version>.run"
 DRIVER = "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run"
+PLAN = f"npudoctor setup --packages FOLDER --dry-run  # {messages.OF_THE_PACKAGES.text()}"
+INSTALL_CANN = f"npudoctor fix cann.install --packages FOLDER  # {messages.OF_THE_PACKAGES.text()}"
 
 
 def for_this_node(package: str, cards: Chips | None, platform: Platform | None) -> str:
@@ -26,6 +28,12 @@ def for_this_node(package: str, cards: Chips | None, platform: Platform | None) 
     if platform is not None and platform.machine:
         package = package.replace("<arch>", platform.machine.replace("x86_64", "x86-64"))
     return package
+
+
+def upgrade_commands(cards: Chips | None, platform: Platform | None) -> tuple[str, ...]:
+    """The plan of an upgrade of driver and firmware, and the vendor's commands."""
+    packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, DRIVER))
+    return (PLAN, *(explain_command(f"{package} --upgrade") for package in packages), "reboot")
 
 
 def explain_command(command: str) -> str:

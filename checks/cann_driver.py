@@ -10,6 +10,7 @@ from npudoctor.facts.cann.packages import Nnal
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.facts.driver.install import DriverInstall
 from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.npu_smi import NpuSmiInfo
@@ -20,7 +21,7 @@ from npudoctor.facts.versions import CannVersion, DriverVersion
 from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
 from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Unavailable, check
 
-from ._packages import DRIVER, FIRMWARE, explain_command, for_this_node
+from ._packages import explain_command, upgrade_commands
 from .messages import cann as messages
 
 ATB_HOME = "ATB_HOME_PATH"
@@ -30,7 +31,12 @@ NEEDING_ATB = ("vllm-ascend", "mindie-llm", "atb-llm")
 
 @check("cann.driver", after=("cann.installed", "driver.installed"), requires=(SoftwareStack,))
 def driver_matches_cann(
-    cann: Cann, driver: DriverInstall | None, info: NpuSmiInfo | None, cards: Chips | None, platform: Platform | None
+    cann: Cann,
+    driver: DriverInstall | None,
+    info: NpuSmiInfo | None,
+    cards: Chips | None,
+    platform: Platform | None,
+    container: Container | None,
 ) -> Iterator[Finding]:
     """Driver version supported by this CANN.
 
@@ -49,7 +55,7 @@ def driver_matches_cann(
     fit = support.judge(stated)
     older = fit is Fit.UNKNOWN and _is_older(stated, support)
     if (fit is Fit.OUTSIDE or older) and support.confidence is not Confidence.WEAK:
-        yield _too_old(install, source, stated, support, cards, platform)
+        yield _too_old(install, source, stated, support, upgrade_commands(cards, platform) if container is None else ())
     elif fit in (Fit.OUTSIDE, Fit.UNKNOWN):
         yield _not_listed(install, source, stated)
 
@@ -84,8 +90,7 @@ def _too_old(
     source: str,
     stated: str,
     support: HdkSupport,
-    cards: Chips | None,
-    platform: Platform | None,
+    commands: tuple[str, ...],
 ) -> Finding:
     paired = support.paired or (support.oldest_compatible,)
     return messages.DRIVER_TOO_OLD.finding(
@@ -93,11 +98,8 @@ def _too_old(
         cann=install.stated,
         required=support.oldest_compatible or paired,
         paired=paired,
-        commands=(
-            explain_command(f"{for_this_node(FIRMWARE, cards, platform)} --upgrade"),
-            explain_command(f"{for_this_node(DRIVER, cards, platform)} --upgrade"),
-            "reboot",
-        ),
+        hint=None if commands else messages.UPGRADE_ON_THE_HOST.text(paired=paired),
+        commands=commands,
         evidence=(
             Evidence(source=source, expected=", ".join(support.compatible or support.paired), actual=stated),
             Evidence(source=install.info_path or install.root, actual=f"CANN {install.stated}"),

@@ -12,14 +12,9 @@ from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import FirmwareVersion
 from npudoctor.sdk import Evidence, Finding, ParseError, check
 
-from ._packages import DRIVER, FIRMWARE, explain_command, for_this_node
+from ._packages import upgrade_commands
 from ._sources import page_from
 from .messages import driver as messages
-
-
-def _upgrade(cards: Chips | None, platform: Platform | None) -> tuple[str, ...]:
-    packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, DRIVER))
-    return (*(explain_command(f"{package} --upgrade") for package in packages), "reboot")
 
 
 @check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
@@ -40,7 +35,7 @@ def driver_matches_firmware(
         yield messages.INCOMPATIBLE.finding(
             subject="host" if everywhere else f"npu:{npu_id}",
             flag=flag,
-            commands=_upgrade(cards, platform),
+            commands=upgrade_commands(cards, platform),
             evidence=(
                 Evidence(
                     source=page_from(match.sources, f"npu:{npu_id}", f"npu-smi info -t board -i {npu_id}"),
@@ -61,7 +56,7 @@ def driver_matches_firmware(
             subject=source if source.startswith("npu:") and len(refused) == 1 < len(match.versions) else "host",
             version=version,
             accepted=match.accepted,
-            commands=_upgrade(cards, platform),
+            commands=upgrade_commands(cards, platform),
             evidence=(
                 Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
             ),

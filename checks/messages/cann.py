@@ -3,6 +3,7 @@
 from npudoctor.sdk import Message, Sentence, Severity
 
 AS_IN_THE_PACKAGE = Sentence("{places}: as in the name of the package file")
+OF_THE_PACKAGES = Sentence("FOLDER: of the packages")
 CANN_IN = Sentence("CANN {version} in {root}")
 CANN_OF_UNKNOWN_VERSION = Sentence("CANN of unknown version in {root}")
 ONE_CANN = Sentence("one CANN")
@@ -15,16 +16,19 @@ NOT_INSTALLED = Message(
     "cann.installed/missing",
     summary="CANN toolkit not found",
     detail="torch_npu loads its libraries (libhccl.so, libascendcl.so). Without them `import torch_npu` fails.",
-    hint="Install toolkit and operator package of the same CANN release, one that matches torch_npu. If CANN is in an "
-    "unusual directory, source its set_env.sh and check again.",
+    hint="Install toolkit and operator package of the same CANN release, one that matches torch_npu: by the first "
+    "command from a folder, with preview and undo, or by the others. If CANN is in an unusual directory, source its "
+    "set_env.sh and check again.",
 )
 INSTALL_RELEASE = Sentence(
-    "Install toolkit and operator package of CANN {releases}, which matches the installed torch_npu. If CANN is in an "
-    "unusual directory, source its set_env.sh and check again."
+    "Install toolkit and operator package of CANN {releases}, which matches the installed torch_npu: by the first "
+    "command from a folder, with preview and undo, or by the others. If CANN is in an unusual directory, source its "
+    "set_env.sh and check again."
 )
 INSTALL_RELEASE_OR_NEWER = Sentence(
-    "Install toolkit and operator package of CANN {releases} or newer, which matches the installed torch_npu. If "
-    "CANN is in an unusual directory, source its set_env.sh and check again."
+    "Install toolkit and operator package of CANN {releases} or newer, which matches the installed torch_npu: by the "
+    "first command from a folder, with preview and undo, or by the others. If CANN is in an unusual directory, source "
+    "its set_env.sh and check again."
 )
 NO_CANN_THERE = Sentence("{path} (no CANN installation)")
 UNREADABLE = Sentence("not readable for this user")
@@ -230,6 +234,10 @@ DRIVER_TOO_OLD = Message(
     detail="CANN calls functions that this driver does not have: 207000, EE1015, `feature is not supported`.",
     hint="Upgrade driver and firmware (this CANN is paired with {paired}) and reboot, or use an older CANN.",
     pitfall="P030",
+)
+UPGRADE_ON_THE_HOST = Sentence(
+    "On the host, upgrade driver and firmware (this CANN is paired with {paired}) and reboot; or use an image with an "
+    "older CANN."
 )
 DRIVER_NOT_LISTED = Message(
     "cann.driver/not-listed",

@@ -91,9 +91,9 @@ NOT_INSTALLED = Message(
     "driver.installed/missing",
     summary="Ascend driver not installed",
     detail="Without the driver there are no device nodes, and no program can use an NPU.",
-    hint="As root, install the driver and then the firmware of one HDK release for this chip, and reboot. The driver "
-    "requires the user HwHiAiUser and the headers of the running kernel. `npudoctor setup --dry-run --packages` and "
-    "the folder of both packages checks them and plans their installation.",
+    hint="Install driver and firmware of one HDK release for this chip, and reboot. The first command checks the "
+    "packages in a folder and plans their installation; the others are the vendor's, as root. The driver requires the "
+    "user HwHiAiUser and the headers of the running kernel.",
     pitfall="P068",
 )
 NPUS_ON_THE_BUS = Sentence(

@@ -69,7 +69,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"expected seconds between 0 and 1,000,000, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected seconds above 0 and below 1,000,000, found {text!r}")
     return value
 
 

@@ -13,6 +13,7 @@ exit codes: 0 the packages of a set match and nothing is missing, 1 otherwise.
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,8 +55,20 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json({**document(staged, node, found, lacks), "absent": list(absent)})
     else:
-        write("\n".join([*_lines(staged, node, found, lacks), *absent]) + "\n")
+        after = absent or _next(args, node, found)
+        write("\n".join([*_lines(staged, node, found, lacks), *after]) + "\n")
     return 0 if found.sets and not lacks and not absent else 1
+
+
+def _next(args: argparse.Namespace, node: Node, found: Found) -> tuple[str, ...]:
+    """The command that plans the installation, where the packages of one folder can be installed on this node."""
+    if not found.sets or len(args.folders) > 1 or not node.chips or node.in_container:
+        return ()
+    words = ["npudoctor", "setup", "--packages", args.folders[0]]
+    words += ["--for", args.purpose] if args.purpose != BOTH else []
+    words += ["--cann", args.cann] if args.cann else []
+    command = " ".join(filter(None, [escape(shlex.join(words)), nodes.words_of(args), "--dry-run"]))
+    return ("", f"the plan, with all commands: {command}")
 
 
 def without_cann(found: Found, version: str | None) -> tuple[str, ...]:

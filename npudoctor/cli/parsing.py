@@ -41,8 +41,8 @@ COMMANDS = {
 }
 
 
-ALIKE = 0.72
-"""How alike an unknown option and a known one must be for a question; --json and --version are 0.67."""
+ALIKE = 0.65
+"""How alike the words of an unknown and a known option must be for a question; `json` and `version` are 0.55."""
 LEAST_BESIDE = 24
 """A description with fewer columns than this beside its command is printed below it."""
 
@@ -120,9 +120,11 @@ class Parser(argparse.ArgumentParser):
         import difflib
         import re
 
-        known = ["--version", *re.findall(r"--[a-z][a-z-]+", self.format_help())]
-        near = difflib.get_close_matches(words.split()[0].partition("=")[0], known, n=1, cutoff=ALIKE)
-        return f"did you mean {near[0]}? " if near else ""
+        known = ["version", *re.findall(r"--([a-z][a-z-]+)", self.format_help())]
+        given = words.split()[0].partition("=")[0].removeprefix("--")
+        begun = sorted({name for name in known if len(given) > 1 and name.startswith(given)})
+        near = begun or difflib.get_close_matches(given, known, n=1, cutoff=ALIKE)
+        return f"did you mean {' or '.join(f'--{name}' for name in near)}? " if near else ""
 
 
 def parser_of(name: str) -> Parser:

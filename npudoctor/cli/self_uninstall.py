@@ -55,7 +55,7 @@ class Kept:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor self`."""
-    parser.add_argument("action", choices=("uninstall",), help="action")
+    parser.add_argument("action", choices=("uninstall",), metavar="uninstall", help="action")
     parser.add_argument("--dry-run", action="store_true", help="show only, change nothing")
     parser.add_argument("--yes", action="store_true", help="remove without confirmation")
     node.add_config(parser)

@@ -24,7 +24,7 @@ _ONLY_FOR_INSTALL = ("command", "setup", "network", "fixes")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor service`."""
-    parser.add_argument("action", choices=("install", "remove"), help="action")
+    parser.add_argument("action", choices=("install", "remove"), metavar="install|remove", help="action")
     parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
     parser.add_argument("--yes", action="store_true", help="apply without confirmation")
     what = parser.add_argument_group("unit options")

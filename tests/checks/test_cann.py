@@ -55,7 +55,8 @@ def test_the_cann_that_torch_npu_pairs_with_is_named(node: Nodes, torch_npu: str
     python = {"torch_npu": torch_npu, "version": "3.11.7"}
     finding = only(node(cann={"installed": False}, python=python).check("cann.installed"))
     assert finding.hint is not None and f"CANN {version}, which matches the installed torch_npu" in finding.hint
-    assert operators in finding.commands[1]
+    assert finding.commands[0].startswith("npudoctor fix cann.install --packages FOLDER ")
+    assert operators in finding.commands[2]
 
 
 def test_a_link_that_leads_nowhere_is_a_half_removed_cann(node: Nodes) -> None:

@@ -44,6 +44,14 @@ def test_a_driver_too_old_for_this_cann_is_an_error(node: Nodes, cann: str, driv
     assert finding.code == "cann.driver/too-old"
     required = finding.params["required"]
     assert finding.summary == f"driver {driver} is too old: CANN {cann} requires {required}"
+    assert finding.commands[0].startswith("npudoctor setup --packages FOLDER --dry-run ")
+
+
+def test_a_container_is_not_told_to_upgrade_a_driver_or_to_reboot(node: Nodes) -> None:
+    inside = node(container={"host_network": True}, cann={"version": "8.5.0"}, driver={"version": "24.1.rc3"})
+    finding = only(inside.check("cann.driver"))
+    assert finding.commands == ()
+    assert finding.hint is not None and finding.hint.startswith("On the host, upgrade driver and firmware ")
 
 
 @pytest.mark.parametrize(("cann", "driver"), [("8.2.RC1", "26.0.rc1"), ("8.0.0", "25.5.0")])

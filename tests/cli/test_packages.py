@@ -1,6 +1,7 @@
 """`npudoctor packages`: exit codes, text, JSON, and names that want to be more than names."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ def test_a_whole_release_fits_the_node_that_it_is_for(npudoctor: Command, tmp_pa
     assert (ran.code, ran.err) == (0, "")
     assert "matching set:\n  driver 25.5.2, firmware 7.8.0.7.220, CANN 8.5.0" in ran.out
     assert "missing" not in ran.out
+    end = f"the plan, with all commands: npudoctor setup --packages {tmp_path} --simulate new-node --dry-run\n"
+    assert ran.out.endswith(end)
+    assert npudoctor(*shlex.split(end)[6:]).code == 0
 
 
 def test_another_node_needs_other_packages(npudoctor: Command, tmp_path: Path) -> None:
