@@ -70,8 +70,8 @@ def test_a_job_that_is_too_large_is_the_headline_before_the_ranks_that_waited(
     waiting: tuple[str, ...], first: bool
 ) -> None:
     large = raised(
-        "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 1; 60.97 GiB total capacity; 58.10 GiB already "
-        "allocated; 58.60 GiB current active; 512.00 MiB free; 59.20 GiB reserved in total by PyTorch)"
+        "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 1; 60.97 GiB total capacity; 58.10 GiB "
+        "already allocated; 58.60 GiB current active; 512.00 MiB free; 59.20 GiB reserved in total by PyTorch)"
     )
     text = told(*large, *waiting) if first else told(*waiting, *large)
     assert text.startswith("The job needs more memory than the NPU has; no other process holds it\n")
