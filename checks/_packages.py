@@ -30,6 +30,17 @@ def for_this_node(package: str, cards: Chips | None, platform: Platform | None) 
     return package
 
 
+def install_commands(driver: str, firmware: str) -> tuple[str, ...]:
+    """The plan of a first installation of driver and firmware, and the vendor's commands."""
+    return (
+        PLAN,
+        "getent passwd HwHiAiUser || useradd -m -U HwHiAiUser",
+        explain_command(f"{driver} --full --install-for-all"),
+        explain_command(f"{firmware} --full"),
+        "reboot",
+    )
+
+
 def upgrade_commands(cards: Chips | None, platform: Platform | None) -> tuple[str, ...]:
     """The plan of an upgrade of driver and firmware, and the vendor's commands."""
     packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, DRIVER))

@@ -24,7 +24,7 @@ from npudoctor.facts.system.platform import Platform
 from npudoctor.records import replace
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
-from ._packages import DRIVER, FIRMWARE, PLAN, explain_command, for_this_node
+from ._packages import DRIVER, FIRMWARE, explain_command, for_this_node, install_commands
 from ._places import Place, place_of, start_again
 from ._reset import USERS
 from .container import recreate, run_command
@@ -245,13 +245,7 @@ def driver_is_installed_and_loaded(
     elif not (driver.is_there or loaded or works):
         yield messages.NOT_INSTALLED.finding(
             detail=messages.NPUS_ON_THE_BUS.text() if cards.cards else None,
-            commands=(
-                PLAN,
-                "getent passwd HwHiAiUser || useradd -m -U HwHiAiUser",
-                explain_command(f"{package} --full --install-for-all"),
-                explain_command(f"{firmware} --full"),
-                "reboot",
-            ),
+            commands=install_commands(package, firmware),
             evidence=(
                 Evidence(source=driver.path, expected="Version=…", actual="not found"),
                 Evidence(source="/proc/modules", expected="drv_davinci_intf_host, …", actual="none"),

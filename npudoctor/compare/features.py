@@ -54,6 +54,7 @@ FIRMWARE = "firmware of the NPUs"
 
 _INDIVIDUAL = frozenset(
     {
+        "alone",  # the import without plug-ins, tried only where the usual one fails
         *("aicore_cur_freq_mhz", "aicore_pct", "aicpu_pct", "aicube_pct", "aivector_pct", "available"),
         *("available_bytes", "bus_gb_s", "bus_id", "by_pid", "card_pids", "chassis_id", "chassis_id_mac", "chip_id"),
         *("container_pid", "correctable_errors", "count", "create_time_s", "ctrlcpu_pct", "current_time"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from npudoctor import knowledge
 from npudoctor.explain import answers, figures, jobs
@@ -24,6 +25,7 @@ _NEIGHBOURS = 15
 _OF_KERNELS = frozenset({"P006", "P056", "P114", "P117"})
 """Known issues that say that a kernel or a build failed, or that the operator compiler did not start."""
 
+_place = attrgetter("file", "offset")
 _SAME_INSTANT_S = 1.0
 _SAME_REPORT_S = 5.0
 _REPORTED = 0.8
@@ -169,10 +171,8 @@ def _answer(
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
     exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=_place) if not one.advice]
     too_large = answers.of_memory(memories)
-    alone = None
-    if first and first.of > 1 and first.by != "order":
-        is_own = first.sighting in exceptions or (too_large is not None and _is_of(memories, first))
-        alone = first if is_own else None
+    is_own = first and (first.sighting in exceptions or (too_large and figures.are_of(memories, first.sighting)))
+    alone = first if first and is_own and first.of > 1 and first.by != "order" else None
     causes = [one for one in ranked if is_error(one) and not one.pitfall.consequence]
     if causes and not (alone and all(_echoes_of(one, alone, times) for one in causes)):
         return None
@@ -189,12 +189,6 @@ def _answer(
     if ranked:
         return answers.of_rank(alone.who, alone.sighting) if alone else None
     return answers.of_sentence(seen)
-
-
-def _is_of(memories: Sequence[Memory], first: FirstFailure) -> bool:
-    """Whether the first failure is an allocation with figures: its exception is a sighting of its own."""
-    lines = {(one.sighting.file, one.sighting.line) for one in memories}
-    return (first.sighting.file, first.sighting.line) in lines
 
 
 def _follows_from(suspect: Suspect, limit: Sighting) -> bool:
@@ -222,10 +216,6 @@ def _waits(one: Sighting) -> bool:
     """Whether a code or symptom says first of all that a rank waited for another."""
     named = _named_by(one)
     return bool(named) and all(pitfall.consequence for pitfall in named)
-
-
-def _place(one: Sighting) -> tuple[int, int]:
-    return (one.file, one.offset)
 
 
 def _attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
@@ -351,8 +341,7 @@ def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, 
     """The failures of each rank, process or file."""
     failures: dict[str, list[Sighting]] = {}
     for one in filter(_is_failure, seen):
-        known = one.source.known or len(files) == 1
-        who = one.source.label if known else files[one.file].name
+        who = one.source.label if one.source.known or len(files) == 1 else files[one.file].name
         failures.setdefault(who, []).append(one)
     return failures
 

@@ -62,6 +62,11 @@ def memory_of(one: Sighting) -> Memory | None:
     )
 
 
+def are_of(memories: Iterable[Memory], failure: Sighting) -> bool:
+    """Whether a failure is one of these: its exception is a sighting of its own, in the same line."""
+    return any((one.sighting.file, one.sighting.line) == (failure.file, failure.line) for one in memories)
+
+
 def weigh(seen: Iterable[Sighting]) -> tuple[list[Sighting], list[Memory]]:
     """The sightings with "memory held by others" as a symptom where the numbers say so, and else without it."""
     sightings = list(seen)

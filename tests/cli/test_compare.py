@@ -16,6 +16,7 @@ import pytest
 from npudoctor import facts, sim
 from npudoctor.cli.compare import read
 from npudoctor.compare import features
+from npudoctor.facts.python.imports import ImportAttempt, TorchImport
 from tests.cli.conftest import Command, Ran
 
 Change = Callable[[Path], None]
@@ -67,6 +68,13 @@ def its_own(number: int) -> Change:
             (page / "stdout").write_text(text.replace("1023C", f"10{number:02}D"), encoding="utf-8")
 
     return change
+
+
+def test_an_import_that_is_tried_only_after_a_failure_is_no_difference_of_its_own() -> None:
+    failed = TorchImport(ImportAttempt(what="torch", ok=False), ImportAttempt(what="torch", ok=True, version="2.5.1"))
+    told, _ = features.of_facts({"python.torch_import": failed})
+    assert told
+    assert not [feature.title for feature in told if "alone" in feature.title]
 
 
 @pytest.fixture(scope="module")
