@@ -15,12 +15,12 @@ from npudoctor.cli import node, setup_image, setup_node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.control_characters import escape
 from npudoctor.findings import Report, Severity, Status
-from npudoctor.fixer import control
-from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, Journal, RunRecord, now
+from npudoctor.fixer import control, messages
+from npudoctor.fixer.journal import RUNNING, STOPPED, Journal, RunRecord, now
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
-from npudoctor.installing import conditions, earlier, holders, opening, run, state, undoing
+from npudoctor.installing import conditions, earlier, holders, opening, run, state, undoing, validity
 from npudoctor.installing.state import Holder, Step
 from npudoctor.packages.plan import NO_WAY_BACK, Plan
 from npudoctor.plugins import Catalog
@@ -69,6 +69,8 @@ def goes_on(args: argparse.Namespace) -> bool:
     named = [name for name in ("attach", "resume") if getattr(args, name)]
     if named and (args.packages or len(named) > 1):
         raise UsageError(f"--{named[0]} stands alone")
+    if named and (args.dry_run or args.json):
+        raise UsageError(f"--{named[0]} has no preview and no JSON: omit {'--dry-run' if args.dry_run else '--json'}")
     for name in ("irreversible", "expect_host", "unmanaged", "signed_by", "stop", "image"):
         if getattr(args, name) and not args.packages:
             raise UsageError(f"--{name.replace('_', '-')} requires --packages FOLDER")
@@ -100,7 +102,10 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
             raise forbidden
         steps = tuple(_with_way_back(host, step) for step in _steps(plan, sums, args))
         journal = Journal(host, args.state)
-        journal.prepare()
+        try:
+            journal.prepare()
+        except OSError as problem:
+            raise Refused(messages.JOURNAL_NOT_WRITABLE.text(problem=problem)) from problem
         with control.lock_journal(journal):
             earlier.refuse_second(host, journal)
             containers = setup_node.containers_of(catalog, host, options)
@@ -144,9 +149,7 @@ def begin(
         write(f"stopped before it, started after the proof: {escape(one.name)}\n")
     _confirm_host(args, host)
     record = _record(host, journal, steps, options, digest)
-    opening.open_run(journal, record, described, steps, stop, caller.containers(), image)
-    for older, words in replaced.items():  # not before: what is refused here leaves them as they are
-        journal.mark(older, REPLACED, f"{words} {record.id}")
+    opening.open_run(journal, record, described, steps, stop, caller.containers(), image, replaced)
     with contextlib.suppress(Unavailable, OSError, Refused):
         host.remove(SET_UP)
     return _follow_log(host, journal, record.id, caller)
@@ -179,19 +182,23 @@ def go_on(args: argparse.Namespace) -> int:
                 raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
             _, steps = state.plan_of(journal, found)
             again = args.resume and state.verified_at(journal, found, len(steps))
-            cut_off = args.resume and status.status == RUNNING and _has_rebooted(host, journal, found)
+            cut_off = status.status == RUNNING and validity.has_rebooted(host, journal, found)
             if status.status == STOPPED and not again:
                 why = f"{status.reason}; nothing goes on with it: correct the cause and plan again"
                 raise Refused(f"run {found}: {why}")
-            if args.attach is not (status.status == RUNNING) and not cut_off:
+            if args.attach is not (status.status == RUNNING and not cut_off):
                 instead = "npudoctor setup --resume" if args.attach else "npudoctor setup --attach"
                 why = "waits for a reboot; after it:" if args.attach else "has not ended:"
+                why = "was interrupted by a reboot:" if cut_off else why
                 raise Refused(f"run {found} {why} {instead}")
             caller = setup_node.caller_of(catalog, host, options, steps, state.image(journal, found))
             if args.attach:
                 return _follow_log(host, journal, found, caller, shown)
             this = setup_node.describe_node(host, catalog, options, unmanaged=False)
-            return _last(run.Installation(host, journal, found, caller).resume(this))
+            try:
+                return _last(run.Installation(host, journal, found, caller).resume(this))
+            except (OSError, Unavailable) as problem:
+                return _last(f"NOT READY: {problem}; correct this, then npudoctor setup --resume")
 
 
 def option_to_go_on(args: argparse.Namespace) -> str:
@@ -202,15 +209,11 @@ def option_to_go_on(args: argparse.Namespace) -> str:
         status = journal.status(found) if found else None
         if found is None or status is None or journal.document(found, state.PLAN) is None:
             return ""
-        if status.status == RUNNING and not _has_rebooted(host, journal, found):
+        if status.status == RUNNING and not validity.has_rebooted(host, journal, found):
             return "--attach"
         if status.status != STOPPED or state.verified_at(journal, found, len(state.plan_of(journal, found)[1])):
             return "--resume"
     return ""
-
-
-def _has_rebooted(host: ApartHost, journal: Journal, found: str) -> bool:
-    return host.boot_id() not in ("", state.plan_of(journal, found)[0].boot_id)
 
 
 def verify_waiting(args: argparse.Namespace) -> int:
@@ -243,12 +246,13 @@ def _show_log(host: ApartHost, journal: Journal, found: str) -> int:
 
 
 def _follow_log(host: ApartHost, journal: Journal, id: str, caller: run.Caller, shown: int = 0) -> int:
+    installation = run.Installation(host, journal, id, caller)
+    installation.shown = shown
     try:
-        installation = run.Installation(host, journal, id, caller)
-        installation.shown = shown
         return _last(installation.go_on())
     except (OSError, Refused, Unavailable) as problem:
-        return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
+        more = "an installer that has begun goes on: npudoctor setup --attach"
+        return _last(f"INTERRUPTED at step {installation.number}: {problem}; {more}")
     except (KeyboardInterrupt, SystemExit) as problem:
         return _tell_interrupt(problem)
 

@@ -54,6 +54,8 @@ def lock_journal(journal: Journal) -> Iterator[None]:
             stack.enter_context(journal.host.lock(f"{journal.folder}/lock"))
         except Refused as why:
             raise _name_run(journal, why) from why
+        except OSError as problem:
+            raise Refused(messages.JOURNAL_NOT_WRITABLE.text(problem=problem)) from problem
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from npudoctor.fixer.journal import RUNNING, STOPPED, WAITING, Journal
 from npudoctor.host import Refused
 from npudoctor.host.apart import ApartHost
-from npudoctor.installing import apart, proof, run, state
+from npudoctor.installing import apart, proof, state, validity
 
 BEFORE_FIRST = "INTERRUPTED before step 1"
 
@@ -24,8 +24,9 @@ def refuse_second(host: ApartHost, journal: Journal, *, but: str = "") -> None:
         elif status.status == RUNNING and journal.document(id, state.PLAN) is None:
             journal.mark(id, STOPPED, BEFORE_FIRST)
         elif status.status == RUNNING:
-            raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
-        elif status.status == WAITING and not run.has_expired(journal, id):
+            option = "--resume" if validity.has_rebooted(host, journal, id) else "--attach"
+            raise Refused(f"installation {id} has begun", instead=f"npudoctor setup {option}")
+        elif status.status == WAITING and not validity.has_expired(journal, id):
             raise Refused(f"installation {id} waits for a reboot", instead="npudoctor setup --resume")
 
 
@@ -41,10 +42,11 @@ def _refuse_leftover(host: ApartHost, journal: Journal, id: str) -> None:
 
 def runs_to_replace(journal: Journal) -> list[str]:
     """Installations that were stopped, or that are too old to be resumed: a new one, confirmed anew, replaces them."""
-    statuses = {id: journal.status(id) for id in journal.runs() if not journal.elsewhere(id)}
+    statuses = {id: journal.status(id) for id in journal.runs()}
     return [
         id
         for id, status in statuses.items()
-        if status is not None
-        and (status.status == STOPPED or (status.status == WAITING and run.has_expired(journal, id)))
+        if status is not None  # a run that was not begun may have no record: the disk was full
+        and not journal.elsewhere(id)
+        and (status.status == STOPPED or (status.status == WAITING and validity.has_expired(journal, id)))
     ]

@@ -12,14 +12,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
-from npudoctor import clock
 from npudoctor.fixer import control, serialise
 from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, now
 from npudoctor.host import Refused, Unavailable, hands_off
 from npudoctor.host.apart import ApartHost
-from npudoctor.installing import apart, conditions, holders, proof, state
+from npudoctor.installing import apart, conditions, holders, proof, state, validity
 from npudoctor.installing.opening import copy_of, drop_copies
 from npudoctor.installing.state import Begun, Node, Step
 from npudoctor.records import record
@@ -32,7 +30,6 @@ LET_GO_S = 5.0
 POLL_S = 0.2
 QUIET_POLLS = 3
 """So often in a row no process of a step is seen before it counts as ended: one that forks may be missed once."""
-VALID_H = 24
 VENDOR_LOGS = "/var/log/ascend_seclog"
 LARGEST_LOG_BYTES = 4 << 20
 READY = "READY"
@@ -66,6 +63,8 @@ class Installation:
     def __init__(self, host: ApartHost, journal: Journal, run: str, caller: Caller) -> None:
         self.host, self.journal, self.run, self.caller = host, journal, run, caller
         self.say = caller.say
+        self.number = 1
+        """The step that runs, or is next."""
         self.shown = 0
         """How many lines of the log of the step that runs were shown already."""
         self.node, self.steps = state.plan_of(journal, run)
@@ -78,6 +77,7 @@ class Installation:
         HANDS_OFF, which the installer's process removes.
         """
         for number, step in enumerate(self.steps, 1):
+            self.number = number
             done = state.read_end(self.journal, self.run, number)
             if done is None:
                 try:
@@ -107,6 +107,8 @@ class Installation:
 
     def _stop_holders(self) -> None:
         """Stop what the person has named; raises Refused where it does not stop."""
+        if self.holders:
+            state.note_stopping(self.journal, self.run)
         for one in self.holders:
             self.say(f"stopping {one.name}, as consented: {' '.join(one.stop)}")
             if problem := holders.run_command(self.host, one.stop):
@@ -124,7 +126,7 @@ class Installation:
     def _start(self, number: int, step: Step) -> None:
         if self._rebooted:
             raise Refused(f"the node was rebooted before step {number}, which is not begun on another boot")
-        self._must_be_recent(self.journal.record(self.run).started_at)
+        validity.must_be_recent(self.journal.record(self.run).started_at)
         service = conditions.out_of_service(self.host.fresh(), unmanaged=self.node.unmanaged)
         refuse_maintenance(self.host, self.journal)
         self.host.make_folder("/run/npudoctor")
@@ -221,9 +223,11 @@ class Installation:
             left = f"not verified; it has changed {', '.join(changed)}"
             if not changed:
                 left = "not verified; the vendor's files and modules are as they were"
+            if step.component == "firmware":
+                left += "; how many chips were flashed is not known"
             found = done.proof if done and not done.problem else left
             lines.append(f"step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
-        if any(state.read_beginning(self.journal, self.run, number) for number in range(1, last + 1)) and self.holders:
+        if state.were_stopped(self.journal, self.run):
             commands = "; ".join(" ".join(one.start) for one in self.holders)
             lines.append(f"stopped, and started again only after the proof: {commands}")
         return lines or ["nothing was changed"]
@@ -246,7 +250,7 @@ class Installation:
                 self.say("a reboot is due; npudoctor does not reboot:")
                 self.say("  $ systemctl reboot")
                 by_itself = ", which npudoctor-setup.service does at the boot" if self.host.exists(AT_BOOT) else ""
-                self.say(f"  $ npudoctor setup --resume   # after it, within {VALID_H} hours{by_itself}")
+                self.say(f"  $ npudoctor setup --resume   # after it, within {validity.VALID_H} hours{by_itself}")
             return line
         return self._verify()
 
@@ -290,52 +294,38 @@ class Installation:
         """
         status = self.journal.status(self.run)
         if status is not None and status.status == RUNNING and self._rebooted and self.host.boot_id():
-            self._must_be_the_node(again)
-            line = self.go_on()
+            validity.must_be_the_node(self.journal, self.run, again)
+            try:
+                self._must_be_unchanged(self._last_beginning())
+            except Refused as why:
+                line = self._stop_at(self.number, why.reason)
+            else:
+                line = self.go_on()
             status = self.journal.status(self.run)
             if status is None or status.status != WAITING:
                 return line if line == READY else f"NOT READY: {line.removeprefix('NOT READY: ')}"
         proved_at = state.verified_at(self.journal, self.run, len(self.steps))
         if status is None or status.status not in (WAITING, STOPPED) or proved_at is None:
             raise Refused(f"run {self.run} does not wait for a reboot")
-        self._must_be_the_node(again)
+        validity.must_be_the_node(self.journal, self.run, again)
         if not self.host.boot_id() or not self._rebooted:
             raise Refused("the node was not rebooted since")
-        self._must_be_recent(proved_at)
+        self._must_be_unchanged(proved_at)
+        return self._verify()
+
+    def _last_beginning(self) -> str:
+        """When the last step was begun, or the run where none was."""
+        at = self.journal.record(self.run).started_at
+        for number in range(1, len(self.steps) + 1):
+            if begun := state.read_beginning(self.journal, self.run, number):
+                self.number, at = number, begun.at
+        return at
+
+    def _must_be_unchanged(self, at: str) -> None:
+        validity.must_be_recent(at)
         for step in self.steps:
             if step.file:
                 self._must_be_the_copy(step)
-        return self._verify()
-
-    def _must_be_the_node(self, again: Node) -> None:
-        another = "this is another node than the one of the installation: "
-        if not self.node.machine_id or self.journal.machine_id != self.node.machine_id:
-            raise Refused(f"{another}/etc/machine-id differs")
-        if again.system != self.node.system:
-            raise Refused(f"{another}its system UUID differs")
-        if again.cards != self.node.cards:
-            raise Refused(f"{another}its NPUs on the PCI bus differ")
-        known = self.node.serials or state.serials_left(self.journal, self.run)
-        if known and not again.serials:
-            raise Refused(
-                "whether this is the same node is not known: the serial numbers of its NPUs cannot be read now"
-            )
-        if known and again.serials != known:
-            raise Refused(f"{another}serial numbers of NPUs differ")
-
-    def _must_be_recent(self, at: str) -> None:
-        if not 0 <= _age_h(at) <= VALID_H:
-            raise Refused(f"the installation is of {at}, not of the last {VALID_H} hours; plan again")
-
-
-def _age_h(at: str) -> float:
-    return (clock.now() - datetime.fromisoformat(at)).total_seconds() / 3600
-
-
-def has_expired(journal: Journal, run: str) -> bool:
-    """Whether an installation that waits for a reboot is too old to be resumed; not where the clock was set back."""
-    proved_at = state.verified_at(journal, run, len(state.plan_of(journal, run)[1]))
-    return proved_at is not None and _age_h(proved_at) > VALID_H
 
 
 def began_here(host: ApartHost, journal: Journal, run: str, number: int) -> bool:

@@ -123,6 +123,16 @@ def holders(journal: Journal, run: str) -> tuple[tuple[Holder, ...], dict[str, s
     return tuple(_read(Holder, run, one) for one in stop), {str(id): str(name) for id, name in containers.items()}
 
 
+def note_stopping(journal: Journal, run: str) -> None:
+    """Write down that the holders are about to be stopped."""
+    journal.keep(run, HOLDERS, {**(journal.document(run, HOLDERS) or {}), "stopping": True})
+
+
+def were_stopped(journal: Journal, run: str) -> bool:
+    """Whether the holders of a run were stopped, or some of them."""
+    return bool((journal.document(run, HOLDERS) or {}).get("stopping"))
+
+
 def image(journal: Journal, run: str) -> str:
     """The image in which the smoke run is part of the proof; empty without one."""
     return str((journal.document(run, HOLDERS) or {}).get("image") or "")

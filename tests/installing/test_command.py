@@ -2,10 +2,12 @@
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +262,86 @@ def test_one_that_cannot_be_opened_leaves_the_one_before_as_it_is(
     assert capsys.readouterr().out.endswith("READY\n")
 
 
+def test_after_a_reboot_an_interrupted_installation_is_resumed_not_attached_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    monkeypatch.setattr(setup_install, "_follow_log", lambda *_: 6)
+    assert given.install() == 6
+    with pytest.raises(Refused, match="has begun") as why:
+        given.install()
+    assert why.value.instead == "npudoctor setup --attach"
+    monkeypatch.undo()
+    given = Given(tmp_path, monkeypatch)
+    given.host.boot = "33333333-3333-3333-3333-333333333333"
+    with pytest.raises(Refused, match="was interrupted by a reboot: npudoctor setup --resume"):
+        given.go_on(attach=True)
+    with pytest.raises(Refused, match="has begun") as why:
+        given.install()
+    assert why.value.instead == "npudoctor setup --resume"
+    assert given.statuses() == ["running"]
+
+
+def outcome(capsys: pytest.CaptureFixture[str], act: Callable[[], int]) -> tuple[int, str]:
+    """The exit code and the last line of a command."""
+    try:
+        code = act()
+    except Refused as why:
+        return 7, why.reason
+    return code, capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_full_disk_is_said_in_the_last_line_and_with_space_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], every: int
+) -> None:
+    monkeypatch.setattr(run, "POLL_S", 0.02)
+    given = Given(tmp_path / "whole", monkeypatch)
+    given.install()
+    endings = set()
+    for number in range(1, given.host.operations, every):
+        given = Given(tmp_path / str(number), monkeypatch)
+        full_after(given, number)
+        code, last = outcome(capsys, given.install)
+        full_after(given, None)
+        begun = last.startswith("INTERRUPTED at step ")
+        endings.add(last.partition(":")[0].rstrip("12"))
+        assert code == (6 if begun else 7) and (begun or "No space left on device" in last)
+        if begun and given.statuses() == ["running"]:
+            code, last = outcome(capsys, partial(given.go_on, attach=True))
+        else:
+            code, last = outcome(capsys, given.install)
+        reboot = last == "NOT READY: reboot the node, then npudoctor setup --resume"
+        assert code == (1 if reboot else 6) and (reboot or last.startswith("INTERRUPTED at step "))
+        assert times_run(given.folder, "firmware") <= 1
+    assert endings == {"the journal is not writable", "INTERRUPTED at step "}
+
+
+def full_after(given: Given, operations: int | None) -> None:
+    """The disk is full after so many changes; None: it has space again."""
+
+    def count() -> None:
+        given.host.operations += 1
+        if operations is not None and given.host.operations >= operations:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    given.host.operations = 0
+    given.host._count = count  # type: ignore[method-assign]
+
+
+def test_a_disk_that_is_full_at_the_resume_is_no_reason_against_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    assert given.install() == 1
+    given.host.boot = "33333333-3333-3333-3333-333333333333"
+    full_after(given, 1)
+    code, last = outcome(capsys, lambda: given.go_on(resume=True))
+    assert (code, last.startswith("NOT READY: [Errno 28] No space left on device")) == (1, True)
+    full_after(given, None)
+    assert outcome(capsys, lambda: given.go_on(resume=True)) == (0, "READY")
+
+
 def test_a_site_that_asks_for_a_reason_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = Given(tmp_path, monkeypatch)
     given.options = Options(changes=ChangeControl(require_reason=True))
@@ -418,6 +500,8 @@ def test_the_causes_in_the_log_of_an_installer_are_said() -> None:
         (("setup", "--irreversible"), 2, "--irreversible requires --packages FOLDER"),
         (("setup", "--attach", "--resume"), 2, "--attach stands alone"),
         (("setup", "--resume", "--packages", "/"), 2, "--resume stands alone"),
+        (("setup", "--yes", "--resume", "--dry-run"), 2, "--resume has no preview and no JSON: omit --dry-run"),
+        (("setup", "--attach", "--json"), 2, "--attach has no preview and no JSON: omit --json"),
     ],
 )
 def test_without_its_plan_it_is_refused_with_what_to_do(

@@ -8,8 +8,9 @@ import pytest
 from npudoctor.facts.node.running_containers import RunningContainer
 from npudoctor.fixer.journal import Journal, RunRecord, now
 from npudoctor.host import Completed, Refused
-from npudoctor.installing import holders, opening, run, state
+from npudoctor.installing import conditions, holders, opening, run, state
 from npudoctor.installing.state import Holder
+from npudoctor.records import replace
 
 from .node import Tree, installation, node_of, package, step, tree
 
@@ -113,6 +114,17 @@ def test_what_does_not_stop_or_start_is_said(tmp_path: Path) -> None:
     assert "does not start: Failed to start" in installation(host, journal, id, []).go_on()
     status = journal.status(id)
     assert status is not None and status.status == "stopped"
+
+
+def test_what_was_stopped_before_a_step_that_was_not_begun_is_said(tmp_path: Path) -> None:
+    host, said = held(tmp_path), list[str]()
+    journal, id = begun(host, tmp_path)
+    going_on = installation(host, journal, id, said)
+    going_on.caller = replace(going_on.caller, free=lambda: conditions.refuse_holders(["python3 pid 9"]))
+    assert going_on.go_on().endswith("; it was not begun")
+    assert host.ran == ["systemctl stop npu-exporter.service"]
+    assert "  stopped, and started again only after the proof: systemctl start npu-exporter.service" in said
+    assert "  nothing was changed" not in said
 
 
 def test_containers_of_before_are_to_be_recreated(tmp_path: Path) -> None:

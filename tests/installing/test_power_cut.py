@@ -14,7 +14,7 @@ from npudoctor import clock
 from npudoctor.cli import setup_install, setup_node
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused
-from npudoctor.installing import run
+from npudoctor.installing import run, validity
 from npudoctor.records import replace
 from tests.plain_user import as_root
 
@@ -27,7 +27,7 @@ import os, signal, sys
 from pathlib import Path
 from tests.installing.node import installation, tree
 from npudoctor.fixer.journal import Journal
-from npudoctor.installing import run
+from npudoctor.installing import run, validity
 run.POLL_S = 0.02
 host = tree(Path(sys.argv[1]))
 host.cut_at, host.problem = int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL)
@@ -200,7 +200,7 @@ def test_an_installation_that_is_too_old_to_be_resumed_gives_way_to_a_new_one(
 ) -> None:
     given = Given(tmp_path, monkeypatch)
     assert given.install() == 1
-    later = clock.now() + datetime.timedelta(hours=run.VALID_H - 1)
+    later = clock.now() + datetime.timedelta(hours=validity.VALID_H - 1)
     monkeypatch.setattr(clock, "now", lambda: later)
     with pytest.raises(Refused, match="waits for a reboot"):
         given.install()

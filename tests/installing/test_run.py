@@ -21,7 +21,7 @@ from npudoctor.explain.scan import Scanner
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, hands_off
-from npudoctor.installing import apart, earlier, proof, run, state
+from npudoctor.installing import apart, earlier, proof, run, state, validity
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 
@@ -518,11 +518,63 @@ def test_a_resume_is_valid_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
     journal, id = opened(host, [step(host, package(tmp_path, "firmware", "7.8.0.7.220"))])
     installation(host, journal, id, []).go_on()
     host.boot = NEXT_BOOT
-    for hours in (-1, run.VALID_H + 1):
+    for hours, why in (
+        (-1, "later than the clock of this node says; set the clock"),
+        (validity.VALID_H + 1, "plan again"),
+    ):
         later = clock.now() + datetime.timedelta(hours=hours)
-        with monkeypatch.context() as patch, pytest.raises(Refused, match="not of the last 24 hours"):
+        with monkeypatch.context() as patch, pytest.raises(Refused, match=why):
             patch.setattr(clock, "now", lambda later=later: later)
             installation(host, journal, id, []).resume(node_of(host))
+
+
+def killed_in_a_step(folder: Path, **how: Any) -> tuple[Tree, Journal, str]:
+    """npudoctor was killed while the installer of a driver ran, which then ended, and the node was rebooted."""
+    host = tree(folder)
+    journal, id = opened(host, [step(host, package(folder, "driver", "25.5.2"))], **how)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run.Installation, "_verify_step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        installation(host, journal, id, []).go_on()
+    assert (apart.exit_code(host, journal.archive(id, "step-1")), status(journal, id)) == (0, "running")
+    host.boot = NEXT_BOOT
+    return host, journal, id
+
+
+def test_what_a_reboot_cut_off_is_proved_within_a_day_and_with_its_own_files_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, journal, id = killed_in_a_step(tmp_path / "soon")
+    assert installation(host, journal, id, []).resume(node_of(host)) == run.READY
+    host, journal, id = killed_in_a_step(tmp_path / "changed")
+    Path(host.outside(journal.archive(id, "packages/driver.run"))).write_bytes(b"x")
+    line = installation(host, journal, id, []).resume(node_of(host))
+    assert line.startswith("NOT READY: INTERRUPTED at step 1: the copy of driver.run is not the file of the preview")
+    host, journal, id = killed_in_a_step(tmp_path / "late")
+    later = clock.now() + datetime.timedelta(hours=validity.VALID_H + 1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    line = installation(host, journal, id, []).resume(node_of(host))
+    assert line.startswith("NOT READY: INTERRUPTED at step 1: the installation is of ")
+    assert line.endswith("not of the last 24 hours; plan again")
+    assert status(journal, id) == "stopped"
+    earlier.refuse_second(host, journal)  # a new one may begin
+
+
+def test_npus_that_answer_only_before_or_only_after_are_of_the_same_node(tmp_path: Path) -> None:
+    both_npus = ("npu:0 2102", "npu:1 2103")
+    for name, before, after in (("more", both_npus[:1], both_npus), ("fewer", both_npus, ("npu:0 2103",))):
+        host = tree(tmp_path / name)
+        steps = [step(host, package(tmp_path / name, "firmware", "7.8.0.7.220"))]
+        journal, id = opened(host, steps, serials=before)
+        installation(host, journal, id, []).go_on()
+        host.boot = NEXT_BOOT
+        assert installation(host, journal, id, []).resume(node_of(host, after)) == run.READY
+
+
+def test_firmware_without_an_end_says_that_the_flashed_chips_are_not_known(tmp_path: Path) -> None:
+    host, said = tree(tmp_path), list[str]()
+    journal, id = opened(host, [step(host, package(tmp_path, "firmware", "7.8.0.7.220", "fails"))])
+    assert installation(host, journal, id, said).go_on().startswith("INTERRUPTED at step 1: its installer ended with")
+    assert any("as they were; how many chips were flashed is not known; way back: NO WAY BACK" in one for one in said)
 
 
 # Beside it
@@ -589,7 +641,7 @@ def test_an_installer_that_was_given_up_never_begins(tmp_path: Path, monkeypatch
 def test_a_step_is_not_begun_a_day_after_it_was_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = tree(tmp_path)
     journal, id = both(host, tmp_path)
-    later = clock.now() + datetime.timedelta(hours=run.VALID_H + 1)
+    later = clock.now() + datetime.timedelta(hours=validity.VALID_H + 1)
     monkeypatch.setattr(clock, "now", lambda: later)
     assert "not of the last 24 hours; plan again; it was not begun" in installation(host, journal, id, []).go_on()
     assert times_run(tmp_path, "driver") == 0
