@@ -108,6 +108,8 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
             raise Refused(messages.JOURNAL_NOT_WRITABLE.text(problem=problem)) from problem
         with control.lock_journal(journal):
             earlier.refuse_second(host, journal)
+            if not steps:
+                return _verify_installed(args, (host, catalog, options), journal)
             containers = setup_node.containers_of(catalog, host, options)
             stop = holders.confirmed_holders(host, args.stop, containers) if args.stop else ()
             for step in steps:
@@ -153,6 +155,17 @@ def begin(
     with contextlib.suppress(Unavailable, OSError, Refused):
         host.remove(SET_UP)
     return _follow_log(host, journal, record.id, caller)
+
+
+def _verify_installed(args: argparse.Namespace, where: Opened, journal: Journal) -> int:
+    """Verify what is installed already, where its installation was interrupted or not resumed in time."""
+    host, catalog, options = where
+    found = earlier.run_to_verify(host, journal)
+    write(f"run {found} did not end with READY; all of it is installed by now, and is verified\n")
+    _confirm_host(args, host)
+    _, steps = state.plan_of(journal, found)
+    caller = setup_node.caller_of(catalog, host, options, steps, state.image(journal, found))
+    return _last(run.Installation(host, journal, found, caller).verify())
 
 
 def _with_way_back(host: ApartHost, step: Step) -> Step:
@@ -341,8 +354,6 @@ def _steps(plan: Plan, sums: Mapping[str, str | None], args: argparse.Namespace)
                 options=tuple(words[2:]),
             )
         )
-    if not found:
-        raise Refused("nothing is to be installed")
     return tuple(found)
 
 

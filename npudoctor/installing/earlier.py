@@ -40,6 +40,20 @@ def _refuse_leftover(host: ApartHost, journal: Journal, id: str) -> None:
             raise Refused(f"process {left[0]} of the interrupted installation {id} still runs; wait until it has ended")
 
 
+def run_to_verify(host: ApartHost, journal: Journal) -> str:
+    """The installation that was interrupted, or not resumed in time, where all is installed by now.
+
+    Raises Refused where there is none, or this is still the boot on which it was begun.
+    """
+    found = state.current_run(journal)
+    nothing = "nothing is to be installed"
+    if found is None or not all(step.then for step in state.plan_of(journal, found)[1]):
+        raise Refused(nothing)
+    if not validity.has_rebooted(host, journal, found):
+        raise Refused(f"{nothing}, and run {found} was interrupted on this boot: reboot the node, then verify it so")
+    return found
+
+
 def runs_to_replace(journal: Journal) -> list[str]:
     """Installations that were stopped, or that are too old to be resumed: a new one, confirmed anew, replaces them."""
     statuses = {id: journal.status(id) for id in journal.runs()}

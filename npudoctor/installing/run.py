@@ -252,9 +252,10 @@ class Installation:
                 by_itself = ", which npudoctor-setup.service does at the boot" if self.host.exists(AT_BOOT) else ""
                 self.say(f"  $ npudoctor setup --resume   # after it, within {validity.VALID_H} hours{by_itself}")
             return line
-        return self._verify()
+        return self.verify()
 
-    def _verify(self) -> str:
+    def verify(self) -> str:
+        """Verify the node as a whole, start the holders, and end the run."""
         lift_leftover(self.host, self.journal)
         wrong = self.caller.wrong() or self._start_holders()
         different = self._changes_since(len(self.steps))
@@ -311,7 +312,7 @@ class Installation:
         if not self.host.boot_id() or not self._rebooted:
             raise Refused("the node was not rebooted since")
         self._must_be_unchanged(proved_at)
-        return self._verify()
+        return self.verify()
 
     def _last_beginning(self) -> str:
         """When the last step was begun, or the run where none was."""

@@ -15,6 +15,7 @@ from npudoctor.cli import setup_install, setup_node
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused
 from npudoctor.installing import run, validity
+from npudoctor.packages.plan import Plan
 from npudoctor.records import replace
 from tests.plain_user import as_root
 
@@ -210,3 +211,31 @@ def test_an_installation_that_is_too_old_to_be_resumed_gives_way_to_a_new_one(
         given.go_on(resume=True)
     assert given.install() == 1
     assert given.statuses() == ["replaced", "waiting-for-reboot"]
+
+
+@as_root
+@pytest.mark.parametrize("does", ["installs", "fails"])
+def test_where_all_is_installed_by_now_the_same_words_verify_it_after_a_reboot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], does: str
+) -> None:
+    given = Given(tmp_path, monkeypatch, does)
+    assert given.install() == (1 if does == "installs" else 6)  # then a day goes by, or a person corrects it
+    later = clock.now() + datetime.timedelta(hours=validity.VALID_H + 1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    given.plan = Plan(steps=())
+    with pytest.raises(Refused, match="was interrupted on this boot: reboot the node"):
+        given.install()
+    given.host.boot = NEXT_BOOT
+    assert first_boot(given) == 1
+    with pytest.raises(Refused, match="not another"):
+        given.install(expect_host="another")
+    given.wrong.append("firmware is 7.1, not 7.8.0.7.220")
+    assert given.install() == 1
+    assert capsys.readouterr().out.endswith("NOT READY: firmware is 7.1, not 7.8.0.7.220\n")
+    given.wrong.clear()
+    assert given.install() == 0
+    assert capsys.readouterr().out.endswith("READY\n")
+    assert (given.statuses(), first_boot(given)) == (["done"], 0)
+    with pytest.raises(Refused, match="nothing is to be installed"):
+        given.install()
+    assert times_run(tmp_path, "driver") == 1
