@@ -199,7 +199,8 @@ def _room(host: Host, python: PythonEnvironment, replaced: Sequence[str]) -> Non
             if name.endswith(".dist-info") and _normalise(name[: -len(".dist-info")].split("-")[0]) in replaced:
                 with contextlib.suppress(Unavailable):
                     rows = host.read(f"{folder}/{name}/RECORD").splitlines()
-                    need += sum(int(row.rsplit(",", 1)[1] or 0) for row in rows if row.rsplit(",", 1)[1].isdigit())
+                    sizes = (re.search(r",([0-9]{1,15})$", row) for row in rows)
+                    need += sum(int(size[1]) for size in sizes if size)
     with contextlib.suppress(Unavailable):
         free = min(int(row["free"]) for row in host.measure("disks") if row["mount"] == "/")
         if need and free < 2 * need:

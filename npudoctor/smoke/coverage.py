@@ -6,6 +6,7 @@ used without --force, is always named, and a run with it does not pass.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from npudoctor import chip_problems
@@ -23,7 +24,7 @@ def visible_devices(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
     text = environ.get(VISIBLE, "").strip()
     if not text:
         return tuple(range(count))
-    numbers = [int(part) for part in text.split(",") if part.strip().isdigit()]
+    numbers = [int(part) for part in text.split(",") if re.fullmatch(r"\s*[0-9]{1,9}\s*", part)]
     return tuple(number for number in numbers if number < count)
 
 

@@ -39,7 +39,7 @@ class HcclPorts:
 
 def parse_base_port(text: str) -> int:
     """Read HCCL_IF_BASE_PORT: digits, 1024 to 65520."""
-    if not re.fullmatch("[0-9]+", text):
+    if not re.fullmatch("[0-9]{1,9}", text):
         raise ParseError(f"{text!r} is not a number")
     known = knowledge.hccl().ports
     if not known.base_min <= int(text) <= known.base_max:
@@ -65,7 +65,7 @@ def parse_port_list(text: str) -> PortRanges:
         return PortRanges()
     spans: list[tuple[int, int]] = []
     for part in bare.split(","):
-        match = re.fullmatch("([0-9]+)(?:-([0-9]+))?", part)
+        match = re.fullmatch("([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
         if match is None:
             raise ParseError(f"{part!r} is neither a port nor a range of ports such as 60000-60031")
         first, last = int(match[1]), int(match[2] or match[1])

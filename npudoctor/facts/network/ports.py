@@ -16,7 +16,7 @@ LAST_PORT = 65535
 RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 RESERVED_FILE = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 
-_PART = r"(?a)(0|[1-9]\d*)(?:-(0|[1-9]\d*))?"
+_PART = r"(?a)(0|[1-9]\d{0,8})(?:-(0|[1-9]\d{0,8}))?"
 
 
 @record(frozen=True)

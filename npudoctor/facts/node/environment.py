@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
+from npudoctor.facts.numbers import shorten_numbers
 from npudoctor.knowledge.values import Kind
 from npudoctor.privacy.credentials import HIDDEN, masked_by_shape, names_a_secret
 from npudoctor.records import record
@@ -47,7 +48,7 @@ def kept_variables(environ: Mapping[str, str], *, recording: bool = False) -> di
             value = HIDDEN if value else ""
         leads = name.startswith("ASCEND_") and value.startswith("/")
         if name in names or leads or known.misspelling_of(name) is not None:
-            kept[name] = masked_by_shape(value)
+            kept[name] = shorten_numbers(masked_by_shape(value))
     return kept
 
 

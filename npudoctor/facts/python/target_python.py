@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.numbers import shorten_numbers
 from npudoctor.records import field, record, replace
 from npudoctor.sdk import ENVIRONMENT_MARKER, Because, Host, Options, ParseError, Unavailable, probe, real_path
 
@@ -86,6 +87,7 @@ class PythonEnvironment:
 def parse_environment(text: str) -> PythonEnvironment:
     """Read what in_target/environment.py prints; lines before the object, which start-up files print, are passed
     over."""
+    text = shorten_numbers(text)
     lines = [line for line in text.splitlines() if line.lstrip().startswith("{")]
     try:
         said = json.loads(lines[-1] if lines else text)

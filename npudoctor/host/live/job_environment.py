@@ -62,7 +62,7 @@ def resolve(
             return f"login:{name}", _login(name, host), owner
         except Unavailable as why:
             return f"login:{name}", why, owner
-    if kind == "pid" and name.isdigit():
+    if kind == "pid" and re.fullmatch("[0-9]{1,10}", name):
         return spec, *_of_process(int(name))
     if kind == "file" and name:
         return spec, *_of_file(name)
