@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from npudoctor import knowledge
 from npudoctor.explain.figures import FULL_DEVICE
 from npudoctor.explain.patterns import MEMORY_PATTERNS, Kind
 from npudoctor.explain.scoring import STRONG, Suspect, is_wrapper
@@ -93,5 +94,7 @@ def speaks_of_device(suspect: Suspect) -> bool:
 
 @cache
 def is_code_only(expression: str) -> bool:
-    """Whether a symptom is only a code, or the sentence that a program prints for one."""
+    """Whether a symptom is only a code, its name, or the sentence that a program prints for one."""
+    if expression in {code.symbol for code in knowledge.codes().rows}:
+        return True
     return re.search(r"[^\W\d_]{2}", _OF_CODES.sub(" ", _CODE.sub(" ", expression))) is None

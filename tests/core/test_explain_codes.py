@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from npudoctor import knowledge, plugins
-from npudoctor.explain import documents, next_steps, topics
+from npudoctor.explain import advice, documents, next_steps, topics
 from npudoctor.explain.code_forms import codes_in, meanings
+from npudoctor.explain.diagnosis import diagnose
 from npudoctor.explain.patterns import Kind, Sought
 from npudoctor.explain.scan import Scanner
 from npudoctor.knowledge.tables.codes import Code
@@ -60,6 +61,24 @@ def test_a_number_of_normal_work_is_no_code(line: str) -> None:
 
 def test_there_are_a_hundred_numbers_that_are_no_codes() -> None:
     assert len(NO_CODES) >= 100
+
+
+FORMS = ("{}", "error code is {}", "[ERROR] {}", "ret={}", "errcode: {}", "{}: Inner Error!")
+
+
+@pytest.mark.thorough
+def test_no_code_of_the_table_alone_leads_to_a_step_that_resets_reinstalls_or_ends_something() -> None:
+    """Its printed forms together, its number and its name: more evidence than one line with the code has."""
+    rows = knowledge.codes().rows
+    assert len(rows) >= 3965
+    for row in rows:
+        scanner = Scanner(SOUGHT)
+        lines = [form.format(name) for name in filter(None, (row.code, row.symbol)) for form in FORMS]
+        scanner.read("log", ["\n".join([*lines, ""]).encode()])
+        found = diagnose(scanner)
+        steps = [step for one in found.suspects for step, _ in advice.steps(one)]
+        steps += found.answer.steps if found.answer else []
+        assert not any(map(advice.is_dangerous, steps)), (row.id, steps)
     assert all(re.search(r"\d", line) for line in NO_CODES)
 
 
