@@ -243,8 +243,6 @@ def verify_waiting(args: argparse.Namespace) -> int:
             status = journal.status(found) if found else None
             if found is None or status is None:
                 return 0
-            if status.status == STOPPED and state.read_beginning(journal, found, 1) is None:
-                return 0  # nothing was changed
         return go_on(args)
     except Refused as why:
         return _last(f"NOT READY: {why.reason}")

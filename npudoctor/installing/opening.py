@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from npudoctor.fixer import messages, serialise
-from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, Journal, RunRecord
+from npudoctor.fixer.journal import RUNNING, STOPPED, Journal, RunRecord
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing import state
@@ -27,9 +27,10 @@ def open_run(
 ) -> None:
     """Write the plan, the holders to stop, and the copies of its packages; nothing of the node has been changed when
     this returns. `containers` are those that are older than what is installed, `image` that of the site in which the
-    smoke run is part of the proof, `replaced` the runs whose place it takes, with the words before its id.
+    smoke run is part of the proof, `replaced` the runs whose place it takes once it has begun, with the words before
+    its id.
 
-    A run that cannot be opened is stopped and has no plan; it raises Refused, and leaves the others as they are.
+    A run that cannot be opened is stopped and has no plan, which is the last thing that is written; it raises Refused.
     """
     try:
         journal.begin(run, status=RUNNING)
@@ -42,6 +43,7 @@ def open_run(
             "stop": [serialise.write_form(one) for one in stop],
             "containers": dict(containers or {}),
             "image": image,
+            "replaces": dict(replaced or {}),
         }
         journal.keep(run.id, state.HOLDERS, held)
         journal.make(run.id, "packages")
@@ -49,12 +51,9 @@ def open_run(
             _copy(journal, run.id, step)
         data = {"node": serialise.write_form(node), "steps": [serialise.write_form(step) for step in steps]}
         journal.keep(run.id, state.PLAN, data)
-        for older, words in (replaced or {}).items():
-            journal.mark(older, REPLACED, f"{words} {run.id}")
     except (Refused, OSError, Unavailable) as problem:
         drop_copies(journal, run.id, steps)
         with contextlib.suppress(OSError, Unavailable):  # a disk that is full; without a plan nothing goes on
-            journal.host.remove(journal.archive(run.id, state.PLAN))
             journal.mark(run.id, STOPPED, f"INTERRUPTED before step 1: {problem}")
         if isinstance(problem, OSError):
             raise Refused(messages.JOURNAL_NOT_WRITABLE.text(problem=problem)) from problem

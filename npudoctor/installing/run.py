@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from npudoctor.fixer import control, serialise
-from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, now
+from npudoctor.fixer.journal import DONE, REPLACED, RUNNING, STOPPED, WAITING, Journal, now
 from npudoctor.host import Refused, Unavailable, hands_off
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing import apart, conditions, holders, proof, state, validity
@@ -199,7 +199,17 @@ class Installation:
                     content = self.host.read_part(f"{VENDOR_LOGS}/{name}", start, LARGEST_LOG_BYTES)
                     self.host.write_file(f"{self._folder(number)}/vendor-{name}", content, mode=0o600)
 
+    def _take_place(self) -> None:
+        """Mark the runs whose place this one takes: not before it has begun, since until then they say what is so."""
+        if state.read_beginning(self.journal, self.run, 1) is None:
+            return
+        for older, words in state.replaced_by(self.journal, self.run).items():
+            status = self.journal.status(older)
+            if status is not None and status.status != REPLACED:
+                self.journal.mark(older, REPLACED, f"{words} {self.run}")
+
     def _stop_at(self, number: int, problem: str) -> str:
+        self._take_place()
         line = f"INTERRUPTED at step {number}: {problem}"
         self.journal.mark(self.run, STOPPED, line)
         control.log(self.journal, self.run, "stopped", problem)
@@ -241,6 +251,7 @@ class Installation:
         self.journal.keep(self.run, state.ENDING, data)
 
     def _end(self) -> str:
+        self._take_place()
         done = [state.read_end(self.journal, self.run, number) for number in range(1, len(self.steps) + 1)]
         if any(one is not None and one.reboot for one in done):
             line = "NOT READY: reboot the node, then npudoctor setup --resume"

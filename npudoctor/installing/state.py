@@ -1,7 +1,8 @@
 """What the journal holds of an installation: its plan, which never changes, and a folder of each step.
 
     RUN/installation.json   the plan: steps with the SHA-256 of their files, and the node that it is for
-    RUN/holders.json        what is stopped before step 1 and started after the proof; containers of before; the image
+    RUN/holders.json        what is stopped before step 1 and started after the proof; containers of before; the image;
+                            the runs whose place it takes once it has begun
     RUN/packages/           the copies that are executed
     RUN/step-1/begun.json   written before the installer of step 1 is started
     RUN/step-1/pid          by the process that runs the installer, before it begins; then log, and code, its exit code
@@ -94,13 +95,13 @@ class Ended:
 def current_run(journal: Journal) -> str | None:
     """The newest installation on this node that is not done; None where there is none.
 
-    One that was stopped before it had a plan is none: the one before it may still wait to be verified.
+    One that was stopped before its first step is none: the one before it may still wait to be verified.
     """
     for run in reversed(journal.runs()):
         status = journal.status(run)
         if status is None or status.status not in HELD or journal.elsewhere(run):
             continue
-        if status.status != STOPPED or journal.document(run, PLAN) is not None:
+        if status.status != STOPPED or read_beginning(journal, run, 1) is not None:
             return run
     return None
 
@@ -131,6 +132,12 @@ def note_stopping(journal: Journal, run: str) -> None:
 def were_stopped(journal: Journal, run: str) -> bool:
     """Whether the holders of a run were stopped, or some of them."""
     return bool((journal.document(run, HOLDERS) or {}).get("stopping"))
+
+
+def replaced_by(journal: Journal, run: str) -> dict[str, str]:
+    """The runs whose place a run takes once it has begun, with the words before its id."""
+    found = (journal.document(run, HOLDERS) or {}).get("replaces") or {}
+    return {str(id): str(words) for id, words in found.items()} if isinstance(found, dict) else {}
 
 
 def image(journal: Journal, run: str) -> str:

@@ -14,7 +14,7 @@ from npudoctor import clock
 from npudoctor.cli import setup_install, setup_node
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused
-from npudoctor.installing import run, validity
+from npudoctor.installing import conditions, run, validity
 from npudoctor.packages.plan import Plan
 from npudoctor.records import replace
 from tests.plain_user import as_root
@@ -28,7 +28,7 @@ import os, signal, sys
 from pathlib import Path
 from tests.installing.node import installation, tree
 from npudoctor.fixer.journal import Journal
-from npudoctor.installing import run, validity
+from npudoctor.installing import conditions, run, validity
 run.POLL_S = 0.02
 host = tree(Path(sys.argv[1]))
 host.cut_at, host.problem = int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL)
@@ -83,7 +83,7 @@ def test_a_node_that_went_down_in_a_step_is_not_ready_and_nothing_is_begun(
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("NOT READY: INTERRUPTED at step 1: the node was rebooted before step 1")
     assert (times_run(tmp_path, "driver"), given.statuses()) == (0, ["stopped"])
-    with pytest.raises(Refused, match="nothing goes on with it"):
+    with pytest.raises(Refused, match="no installation goes on, and none waits"):
         given.go_on(resume=True)
 
 
@@ -159,6 +159,27 @@ def test_the_first_boot_sets_no_node_up_that_an_interrupted_step_has_changed(
     out = capsys.readouterr().out
     assert out.startswith("NOT READY: run ") and "INTERRUPTED at step 1: its installer ended with exit code 1" in out
     assert given.statuses() == ["stopped"]
+
+
+@as_root
+def test_one_that_was_not_begun_does_not_take_the_place_of_what_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch, "fails")
+    assert given.install() == 6
+    given = Given(tmp_path, monkeypatch)
+    with monkeypatch.context() as held:
+        held.setattr(run.Installation, "_let_go", lambda self: conditions.refuse_holders(["python3 pid 9"]))
+        assert given.install() == 6
+    assert capsys.readouterr().out.endswith(
+        "NPUs are held by python3 pid 9; stop these by their owner first; it was not begun\n"
+    )
+    assert given.statuses() == ["stopped", "stopped"]
+    given.host.boot = NEXT_BOOT
+    assert first_boot(given) == 1
+    assert "INTERRUPTED at step 1: its installer ended with exit code 1" in capsys.readouterr().out
+    assert given.install() == 1
+    assert given.statuses() == ["replaced", "replaced", "waiting-for-reboot"]
 
 
 @as_root

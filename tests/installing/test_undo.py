@@ -141,11 +141,27 @@ def test_what_did_nothing_does_not_take_the_way_back_of_the_run_that_it_replaced
     with monkeypatch.context() as held:
         held.setattr(run.Installation, "_let_go", lambda self: conditions.refuse_holders(["python3 pid 9"]))
         assert given.install() == 6
-    assert given.statuses() == ["replaced", "stopped"]
+    assert given.statuses() == ["stopped", "stopped"]
     assert undo(given) == 0
+    assert given.statuses() == ["replaced", "stopped", "done"]
     assert (tmp_path / INFO).read_text() == "Version=25.3.1\n"
     with pytest.raises(Refused, match="nothing of it can be undone"):
         undo(given)
+
+
+def test_an_undo_that_was_not_begun_leaves_what_waits_for_the_reboot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    assert given.install() == 1
+    uninstaller(tmp_path)
+    with monkeypatch.context() as held:
+        held.setattr(run.Installation, "_let_go", lambda self: conditions.refuse_holders(["python3 pid 9"]))
+        assert undo(given) == 6
+    assert given.statuses() == ["waiting-for-reboot", "stopped"]
+    given.host.boot = "33333333-3333-3333-3333-333333333333"
+    assert given.go_on(resume=True) == 0
+    assert given.statuses() == ["done", "stopped"]
 
 
 def test_what_was_installed_since_is_undone_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
