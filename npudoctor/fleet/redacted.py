@@ -33,9 +33,14 @@ def copy(paths: Sequence[str], folder: str) -> Run:
 def _answers(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
     fleet, run = gather.stored_fleet(paths)
     digests: dict[str, Digest] = {}
+    damaged: dict[str, Outcome] = {}
     if run is not None:
-        answered = {member.name for member in fleet.members}
-        digests = {name: line.read(content) for name in answered if (content := run.content(name)) is not None}
+        for name in (member.name for member in fleet.members):
+            try:
+                if (content := run.content(name)) is not None:
+                    digests[name] = line.read(content)
+            except line.Garbled as problem:  # in what a merge does not read
+                damaged[name] = replace(fleet.outcomes[name], kind="garbled", detail=str(problem))
     else:
         for _, digest in intake.of_files(paths):
             if digest is not None:
@@ -46,7 +51,7 @@ def _answers(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
             _, _, path = digest.identity.hold.rpartition(" (")
             identity = replace(digest.identity, hold=f"no reason given ({path}")
             digest = replace(digest, identity=identity)
-        yield fleet.outcomes[name], digest
+        yield damaged.get(name, fleet.outcomes[name]), digest
 
 
 def _pseudonyms(answers: Sequence[tuple[Outcome, Digest | None]]) -> redaction.Pseudonyms:

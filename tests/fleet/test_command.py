@@ -350,6 +350,23 @@ def test_a_run_with_pseudonyms_tells_the_same_and_names_no_node(
     assert code == 2 and "must be a new or empty folder" in err
 
 
+def test_an_answer_that_is_damaged_where_a_merge_does_not_read_is_left_out_of_the_redacted_run(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = gather.stored_fleet([cluster])[0].members[0].name
+    content = Run(cluster).content(name)
+    assert content is not None
+    told = json.loads(gzip.decompress(content))
+    next(one for one in told["report"]["results"] if not one.get("findings"))["tags"] = -1
+    Run(cluster).keep(Outcome(node=name, kind="answered"), gzip.compress(json.dumps(told).encode()))
+    folder = tmp_path / "redacted"
+    code, text, _ = said(capsys, "merge", cluster, "--redact", str(folder), "--json")
+    assert code in (1, 3)
+    outcomes = [row.outcome for row in adapter(FleetReport).validate_json(text).nodes]
+    assert outcomes.count("garbled") == 1
+    assert name not in {path.name for path in (folder / "nodes").iterdir()}
+
+
 def verdict_of(digest: Digest) -> list[str]:
     fleet = Fleet(
         names=(digest.name,),
