@@ -154,6 +154,29 @@ def test_an_account_that_somebody_changed_since_is_not_removed(site: Site) -> No
     assert site.undo().outcome is Outcome.REFUSED
 
 
+@as_root
+@pytest.mark.parametrize("row", ["HwHiAiUser:x:1007:", "HwHiAiUser:x:1000:ada"])
+def test_a_group_that_somebody_changed_since_is_not_removed_and_nor_is_its_user(site: Site, row: str) -> None:
+    assert site.apply().outcome is Outcome.APPLIED
+    site.put("/etc/group", f"root:x:0:\n{row}\n")
+    ended = site.undo()
+    assert (ended.outcome, "another number or members" in ended.reason) == (Outcome.REFUSED, True)
+    assert (len(site.read("passwd")), site.read("group")[-1]) == (2, row)
+
+
+@as_root
+def test_a_user_that_runs_processes_is_not_removed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert site.apply().outcome is Outcome.APPLIED
+    running = ({"pid": 7, "username": "ada"}, {"pid": 4711, "username": "HwHiAiUser"})
+    measure = Below.measure
+    monkeypatch.setattr(
+        Below, "measure", lambda self, key: running if key == "processes" else measure(self, key), raising=True
+    )
+    ended = site.undo()
+    assert (ended.outcome, "such as 4711" in ended.reason) == (Outcome.REFUSED, True)
+    assert len(site.read("passwd")) == 2
+
+
 def test_the_user_of_the_last_installation_is_the_one(site: Site) -> None:
     site.put("/etc/ascend_install.info", "UserName=ascend\nUserGroup=ascend\n")
     assert "useradd -u 1000 -g 1000 -M -d /home/ascend -s /bin/bash ascend" in site.plan().preview
