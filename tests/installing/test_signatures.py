@@ -67,9 +67,10 @@ def test_a_certificate_of_the_system_s_store_is_not_that_of_the_person(
 
 
 @as_root
-@pytest.mark.parametrize("name", ["vendor.pem", "driver.run", "driver.run.cms"])
+@pytest.mark.parametrize("name", ["vendor.pem", "driver.run", "driver.run.cms", "driver.run.crl"])
 def test_what_another_user_can_write_is_not_believed(package: Path, name: str) -> None:
     signed(package)
+    revocations(package, revoked=False)
     give(package.parent / name, ALICE)
     with pytest.raises(Refused, match=str(ALICE)):
         signatures.verify(LocalHost(), str(package), str(package.parent / "vendor.pem"))
@@ -104,6 +105,21 @@ def test_what_cannot_be_verified_is_said_and_with_an_authority_refused(tmp_path:
     assert "is not verified: " in signatures.verify(LocalHost(), str(path), None)
     with pytest.raises(Refused):
         signatures.verify(LocalHost(), str(path), str(tmp_path / "keys.gpg"))
+
+
+@pytest.mark.parametrize(("suffix", "tool"), [("cms", "openssl"), ("p7s", "openssl"), ("asc", "gpgv"), ("sig", "gpgv")])
+def test_a_missing_tool_is_named_and_with_an_authority_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, tool: str
+) -> None:
+    path = tmp_path / "driver.run"
+    path.touch()
+    (tmp_path / f"driver.run.{suffix}").touch()
+    monkeypatch.setattr(LocalHost, "which", lambda _, name: None if name == tool else f"/usr/bin/{name}")
+    said = f"{path}.{suffix} is not verified: {tool} is not installed"
+    assert signatures.verify(LocalHost(), str(path), None) == said
+    (tmp_path / "keys").touch()
+    with pytest.raises(Refused, match=f"cannot be verified: {tool} is not installed"):
+        signatures.verify(LocalHost(), str(path), str(tmp_path / "keys"))
 
 
 @pytest.fixture
