@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fixes import npu_address
 from npudoctor import plugins
 from npudoctor.fixer import handover, plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Event, Outcome
-from npudoctor.host import Completed
+from npudoctor.host import Completed, Refused
+from npudoctor.host.live.local import LocalHost
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.records import replace
 from npudoctor.sdk import Host, Options, StepFailed
@@ -20,6 +23,7 @@ from npudoctor.sim import machine, scenario
 from npudoctor.steps.card_addresses import settings, with_settings
 from npudoctor.testing import run
 from tests.fixes.states import inside, state
+from tests.plain_user import ALICE, as_root, give
 
 CATALOG = plugins.load(folder="")
 HEAD = "host,device,address,netmask,gateway,netdetect\n"
@@ -228,6 +232,23 @@ def test_where_it_does_not_belong_it_is_refused(said: dict[str, Any], params: di
 def test_a_plain_user_is_told_so() -> None:
     made = planned(node(HEAD + rows(), user={"name": "dev", "uid": 1007, "groups": {"dev": 1007}}))
     assert made.refused or (made.obstacle and made.obstacle.root)
+
+
+@as_root
+def test_root_takes_no_table_that_another_user_can_write(open_folder: Path) -> None:
+    path = open_folder / "addresses.csv"
+    path.write_text(HEAD + rows(), encoding="utf-8")
+    assert len(npu_address._table(LocalHost(), str(path))) == 8
+    give(path, ALICE)
+    with pytest.raises(Refused, match=str(ALICE)):
+        npu_address._table(LocalHost(), str(path))
+
+
+def test_a_table_that_the_node_has_already_changes_nothing() -> None:
+    host = node(HEAD + rows())
+    assert last(runner.apply(CATALOG, host, planned(host), Options())).outcome is Outcome.APPLIED
+    made = planned(host)
+    assert (made.steps, made.notes, made.refused) == ((), (), None)
 
 
 def test_the_owner_gets_the_commands() -> None:
