@@ -277,7 +277,7 @@ def _tell_interrupt(problem: KeyboardInterrupt | SystemExit) -> int:
 
 
 def _last(line: str) -> int:
-    write(f"{escape(line)}\n")
+    setup_node.tell(line)
     return 0 if line == run.READY else INTERRUPTED if line.startswith("INTERRUPTED") else NOT_READY
 
 

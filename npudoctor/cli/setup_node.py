@@ -35,9 +35,10 @@ _HOLDING: tuple[type, ...] = (PciCards, RunningContainers)
 
 
 def tell(line: str) -> None:
-    """Show a line at once."""
-    write(f"{escape(line)}\n")
-    sys.stdout.flush()
+    """Show a line at once; a terminal that is gone is no reason against a step."""
+    with contextlib.suppress(OSError):
+        write(f"{escape(line)}\n")
+        sys.stdout.flush()
 
 
 def describe_node(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:

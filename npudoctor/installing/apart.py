@@ -26,7 +26,8 @@ mv "$folder/pid.part" "$folder/pid" || exit 98
 code=97
 set -- env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root \
 SHELL=/bin/bash LC_ALL=C TMPDIR="$folder/tmp" bash "$package" "$@"
-test -z "$why" || set -- systemd-inhibit --what=shutdown:sleep --mode=block --who=npudoctor --why="$why" "$@"
+test -z "$why" || set -- systemd-inhibit --what=shutdown:sleep --mode=block --who=npudoctor --why="$why" \
+sh -c '"$@"; exit $?' sh "$@"
 test -e "$folder/given-up" || {
 "$@" >>"$folder/log" 2>&1 </dev/null
 code=$?
@@ -38,7 +39,8 @@ exit "$code"
 """
 """What is run by sh with the folder of the step, the hands-off file, the package, why no shutdown may come (empty where
 systemd does not run) and the installer's options. It is the main process of its unit and outlives SIGTERM: `systemctl
-stop` and a shutdown, which stops every unit, wait for the installer. The exit code takes the place of blanks, which
+stop` and a shutdown, which stops every unit, wait for the installer. systemd-inhibit itself says 1 of a program that a
+signal has ended, a shell says which signal. The exit code takes the place of blanks, which
 needs no space on a disk that the installer has filled."""
 TEMPORARY = "tmp"
 NOT_BEGUN = 97

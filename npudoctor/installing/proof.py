@@ -16,6 +16,8 @@ from npudoctor.knowledge.patterns import canonical_version
 PREFIX = "/usr/local/Ascend"
 TOOL = f"{PREFIX}/driver/tools/upgrade-tool"
 DONE, DONE_AT_REBOOT = 0, 2
+BY_SIGNAL = 128
+"""A shell adds this to the number of the signal that has ended a program."""
 _UPGRADE_TOOL = (
     ("--boot_status", re.compile(r"boot[ _]status\s*:\s*(\d+)", re.I), "16", "boot status"),
     (
@@ -40,6 +42,8 @@ def of_step(host: ApartHost, step: Step, node: Node, code: int | None, log: str,
     proof, problem = _driver(host, step) if step.component == "driver" else _firmware(host, step, node, log)
     if code is None:
         problem = "its installer was ended, or the node went down: its exit code is not known"
+    elif code > BY_SIGNAL:
+        problem = f"its installer was ended by signal {code - BY_SIGNAL}"
     elif code not in (DONE, DONE_AT_REBOOT):
         problem = f"its installer ended with exit code {code}"
     reboot = step.component == "firmware" or code == DONE_AT_REBOOT or bool(_REBOOT.search(log))

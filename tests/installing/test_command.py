@@ -453,6 +453,17 @@ def test_an_interrupt_while_the_log_is_followed_says_that_the_installer_goes_on(
     assert Given(tmp_path, monkeypatch).go_on(attach=True) == 1
 
 
+def test_a_terminal_that_is_gone_is_no_reason_against_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given(tmp_path, monkeypatch)
+
+    def gone(_: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(setup_node, "write", gone)
+    assert given.install() == 1
+    assert given.statuses() == ["waiting-for-reboot"]
+
+
 def test_where_another_changes_the_driver_nothing_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

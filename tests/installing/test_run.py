@@ -420,7 +420,7 @@ def test_what_a_killed_installer_has_left_is_awaited_before_a_new_installation(t
     journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2", "dies"))])
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    assert done.stdout == "INTERRUPTED at step 1: its installer ended with exit code 137\n"
+    assert done.stdout == "INTERRUPTED at step 1: its installer was ended by signal 9\n"
     left = int((tmp_path / "services").read_text().split()[-1])
     for but in ("", id):
         with pytest.raises(Refused, match=f"process {left} of the interrupted installation {id} still runs"):
@@ -463,7 +463,7 @@ def test_a_killed_installer_is_said(tmp_path: Path) -> None:
             if pid != starter:
                 os.kill(pid, signal.SIGKILL)
         out, _ = child.communicate()
-    assert out == "INTERRUPTED at step 1: its installer ended with exit code 137\n"
+    assert out == "INTERRUPTED at step 1: its installer was ended by signal 9\n"
     assert status(journal, id) == "stopped"
 
 
