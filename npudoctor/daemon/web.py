@@ -52,6 +52,11 @@ def metrics_alone(board: Board) -> App:
 
 
 def _app(routes: list[Route]) -> Starlette:
+    known = ", ".join(route.path for route in routes)
+
+    async def _not_found(_: Request, __: Exception) -> Response:
+        return _problem(f"no such path; known are {known}", 404)
+
     handlers: dict[Any, Any] = {404: _not_found, 405: _not_allowed, Wrong: _answer_error}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
@@ -132,10 +137,6 @@ def _problem(error: str, status: int, **headers: str) -> Response:
     response = _json(to_json(answers.Problem(error=error)).encode(), status)
     response.headers.update(headers)
     return response
-
-
-async def _not_found(_: Request, __: Exception) -> Response:
-    return _problem("no such path", 404)
 
 
 async def _not_allowed(_: Request, __: Exception) -> Response:

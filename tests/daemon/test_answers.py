@@ -206,6 +206,7 @@ def test_nothing_can_be_changed_and_nothing_else_is_there(watch: Watch) -> None:
     assert web.request("HEAD", "/v1/issues").status_code == 200
     for path in ("/", "/v1", "/v1/report/", "/V1/report", "/docs", "/openapi.json", "/static/x", "/v1/report%00"):
         assert web.get(path, follow_redirects=False).status_code == 404
+    assert "no such path; known are /livez, /readyz, /v1/report, " in web.get("/").text
     for path in ("/../etc/passwd", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/v1/report/..%2f..%2fetc"):
         answer = web.get(path)
         assert answer.status_code == 404
