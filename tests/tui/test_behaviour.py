@@ -42,6 +42,8 @@ def test_a_key_that_is_not_possible_says_why() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "f")
         await until(pilot, lambda: "No fix for the selected check" in text(app))
+        await press(pilot, "enter")
+        await until(pilot, lambda: "Only a skipped check" in text(app))
         await press(pilot, "F")
         await until(pilot, lambda: "No problem with a fix" in text(app))
         await press(pilot, "6", "u")

@@ -27,6 +27,7 @@ LEAST_COLUMNS, LEAST_LINES = 60, 20
 WHY_NOT = {
     "fix": "No fix for the selected check.",
     "fix_all": "No problem with a fix.",
+    "cause": "Only a skipped check leads to its cause. f previews a fix, space scrolls the text.",
     "undo": "No change to undo.",
     "start": "A run is in progress.",
     "stop": "No run is in progress.",
@@ -112,7 +113,7 @@ class NodeScreen(Screen[None]):
     def on_key(self, event: events.Key) -> None:
         """Say why a key does nothing here."""
         active = self.active_bindings.get(event.key)
-        if active and not active.enabled and (why := WHY_NOT.get(active.binding.action)):
+        if active and not active.enabled and (why := WHY_NOT.get(active.binding.action.removeprefix("screen."))):
             self.notify(why, timeout=3)
 
     def action_copy_shown(self) -> None:

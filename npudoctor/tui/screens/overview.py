@@ -52,6 +52,12 @@ class Overview(CheckScreen):
         """The selected check."""
         return self.query_one(CheckList).chosen
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the way to a cause only where there is one."""
+        if action == "cause" and self.is_mounted and self.check not in (None, setting_up.ENTRY):
+            return bool(self.diagnosis.row(self.check or "").blocked_by) or None
+        return super().check_action(action, parameters)
+
     def on_resize(self, event: events.Resize) -> None:
         """Show titles where there is room."""
         super().on_resize(event)
