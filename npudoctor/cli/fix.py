@@ -15,11 +15,14 @@ exit codes: 0 applied and verified, or nothing to do, 5 some applied, 6 rolled b
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 from collections.abc import Sequence
 
 from npudoctor import plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
+from npudoctor.control_characters import escape
 from npudoctor.fixer import handover, plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Outcome
@@ -27,6 +30,9 @@ from npudoctor.host import Host, Refused
 from npudoctor.plugins import Catalog
 from npudoctor.report.text import fix_command
 from npudoctor.sdk import Options, Risk, Severity
+
+_INSTALLING = frozenset({"cann.install", "python.create"})
+"""Fixes that read the files of --packages on the node."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
             requests = _requests(args, catalog, host, options)
             if requests is None:
                 return 0
+            _expect_packages(args, host)
             plans = [plan.make(catalog, host, request, options) for request in requests]
             if args.form:
                 write("\n".join(handover.render(one, host, args.form) for one in plans))
@@ -123,6 +130,19 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
             write(f"    {finding.severity.value}: {finding.summary} ({result.check})\n")
         write(f"    $ {fix_command(id, node.words_of(args))}\n")
     return None
+
+
+def _expect_packages(args: argparse.Namespace, host: Host) -> None:
+    """Raise Refused for an installation from a folder of this machine onto a node that does not have it."""
+    if not _INSTALLING.intersection(args.ids) or not (args.simulate or args.replay):
+        return
+    for folder in args.packages:
+        if args.replay or not host.exists(os.path.abspath(folder)):
+            options = node.words_of(args)
+            raise Refused(
+                f"{escape(folder)} is on this machine, not on that node; its plan: "
+                f"npudoctor setup --packages {escape(shlex.quote(folder))} {options} --dry-run"
+            )
 
 
 def safe_requests(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: ignore[type-arg]

@@ -176,6 +176,18 @@ def test_without_a_folder_cann_install_says_the_option(npudoctor: Command) -> No
     assert (ran.code, "--packages FOLDER" in ran.out + ran.err) == (7, True)
 
 
+@pytest.mark.parametrize("id", ["cann.install", "python.create"])
+def test_a_folder_of_this_machine_is_not_one_of_a_simulated_node(npudoctor: Command, tmp_path: Path, id: str) -> None:
+    build.a2_release(tmp_path)
+    ran = npudoctor("fix", id, "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    assert (ran.code, ran.out) == (7, "")
+    plan = f"npudoctor setup --packages {tmp_path} --simulate new-node --dry-run"
+    assert ran.err == f"npudoctor: refused: {tmp_path} is on this machine, not on that node; its plan: {plan}\n"
+    assert npudoctor("sim", "bundle", str(tmp_path / "recorded"), "new-node").code == 0
+    ran = npudoctor("fix", id, "--packages", str(tmp_path), "--replay", str(tmp_path / "recorded"), "--dry-run")
+    assert (ran.code, "not on that node" in ran.err) == (7, True)
+
+
 @pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="CANN has packages for two architectures")
 def test_the_preview_of_cann_install_has_each_file_with_its_checksum(npudoctor: Command, tmp_path: Path) -> None:
     files = [installer(tmp_path / "repo", part, "8.5.0", os.uname().machine) for part in ("toolkit", "nnal")]
