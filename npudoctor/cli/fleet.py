@@ -26,6 +26,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from npudoctor.cli import fleet_asking, fleet_install, node
+from npudoctor.cli.fleet_help import ABOUT
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.parsing import OptionGroup, add_common
 from npudoctor.data import to_json
@@ -50,40 +51,48 @@ ACTIONS = "check|merge|lists|fix|script|manifest|install|sim"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar=ACTIONS)
-    check = actions.add_parser("check", help="ask nodes and merge their answers")
+    check = actions.add_parser("check", help="ask nodes and merge their answers", description=ABOUT["check"])
     _add_targets(check)
     _add_asking(check)
-    merge = actions.add_parser("merge", help="merge a run again, or files with answers")
+    merge = actions.add_parser("merge", help="merge a run again, or files with answers", description=ABOUT["merge"])
     merge.add_argument("paths", nargs="+", metavar="RUN|FILE", help="a run folder, or files and folders with answers")
     merge.add_argument(
         "--redact", metavar="DIR", help="write the run with pseudonyms into this new folder, and merge that"
     )
-    lists = actions.add_parser("lists", help="print a list for another program")
+    lists = actions.add_parser("lists", help="print a list for another program", description=ABOUT["lists"])
     lists.add_argument("paths", nargs=1, metavar="RUN", help="a run folder, or a folder with answers")
     lists.add_argument("list", choices=LISTS, metavar="LIST", help=f"which list: {', '.join(LISTS)}")
     for action in (check, merge, lists):
         _add_judging(action)
-    fix = actions.add_parser("fix", help="list the fixes that findings offer, by node; changes nothing")
+    fix = actions.add_parser(
+        "fix", help="list the fixes that findings offer, by node; changes nothing", description=ABOUT["fix"]
+    )
     fix.add_argument("paths", nargs=1, metavar="RUN", help="a run folder, or a folder with answers")
     fix.add_argument("id", nargs="?", metavar="ID", help="only this fix")
     fix.add_argument("--as", dest="form", choices=("text", "shell", "ansible"), default="text", help="how to print it")
     _add_judging(fix)
-    script = actions.add_parser("script", help="print one command to run on a node by hand")
+    script = actions.add_parser(
+        "script", help="print one command to run on a node by hand", description=ABOUT["script"]
+    )
     _add_timeout(script, 120.0)
     _add_remote(script)
-    manifest = actions.add_parser("manifest", help="print a Kubernetes Job that fills a drop folder")
+    manifest = actions.add_parser(
+        "manifest", help="print a Kubernetes Job that fills a drop folder", description=ABOUT["manifest"]
+    )
     manifest.add_argument("kind", choices=("k8s",), metavar="k8s", help="for Kubernetes")
     _add_names(manifest.add_mutually_exclusive_group())
     manifest.add_argument("--image", default="npudoctor", help="image with npudoctor (default: npudoctor)")
     manifest.add_argument(
         "--claim", default="npudoctor-fleet", metavar="PVC", help="volume for the answers (default: npudoctor-fleet)"
     )
-    install = actions.add_parser("install", help="install an archive of npudoctor on the nodes")
+    install = actions.add_parser(
+        "install", help="install an archive of npudoctor on the nodes", description=ABOUT["install"]
+    )
     fleet_install.configure(install)
     _add_nodes(install.add_argument_group("nodes"), "the nodes that Slurm has (by srun)")
     _add_engine(install.add_argument_group("asking"), 300.0)
     install.add_argument("--sudo", action="store_true", help="install by sudo -n")
-    sim = actions.add_parser("sim", help="write the answers of a simulated cluster")
+    sim = actions.add_parser("sim", help="write the answers of a simulated cluster", description=ABOUT["sim"])
     sim.add_argument("count", type=_count, metavar="N", help="number of nodes")
     sim.add_argument("folder", metavar="DIR", help="a new or empty folder")
     sim.add_argument("--faults", default="", metavar="NAME=N,...", help="faults to plant; an unknown one lists all")

@@ -12,6 +12,7 @@ import pytest
 
 from npudoctor import __version__
 from npudoctor.cli import COMMANDS
+from npudoctor.cli.fleet import ACTIONS
 from npudoctor.smoke import launch
 
 from .conftest import Command
@@ -36,6 +37,13 @@ def test_every_command_has_help(npudoctor: Command, name: str) -> None:
     assert ran.out.startswith(f"usage: npudoctor {name}")
     assert ran.err == ""
     assert npudoctor("help", name).out == ran.out
+
+
+@pytest.mark.parametrize("action", ACTIONS.split("|"))
+def test_the_help_of_each_action_of_fleet_has_examples_and_exit_codes(npudoctor: Command, action: str) -> None:
+    ran = npudoctor("fleet", action, "--help")
+    assert f"\n  npudoctor fleet {action}" in ran.out
+    assert "\nexit codes: 0 " in ran.out
 
 
 @pytest.mark.parametrize("argv", [("--help",), *((name, "--help") for name in COMMANDS)], ids=" ".join)
