@@ -92,6 +92,9 @@ class _Page:
             else Text(" ".join(line.strip() for line in text.splitlines() if line.strip()))
         )
         lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan")
+        if len(label) >= LABEL:
+            self._console.print(lead, soft_wrap=True)
+            lead = Text(" " * (indent + LABEL))
         for number, piece in enumerate(wrap(body, max(self._width - indent - LABEL, 20), whole=True)):
             piece.rstrip()
             self._console.print((lead if number == 0 else Text(" " * (indent + LABEL))) + piece, soft_wrap=True)

@@ -235,3 +235,11 @@ def test_the_steps_for_a_container_come_first_where_the_log_shows_one(line: str)
 def test_a_log_of_a_host_speaks_of_the_host_first(line: str) -> None:
     text = told(line, "ImportError: libascend_hal.so: cannot open shared object file: No such file or directory")
     assert text.index("On a host") < text.index("In a container")
+
+
+def test_a_label_that_is_longer_than_its_column_has_a_line_of_its_own() -> None:
+    lines = told(
+        "EZ9999: The extend info: errcode:(0x800000, 0, 0) errorStr: The DDR address is out of range."
+    ).splitlines()
+    label = lines.index("  AICore (0x800000, 0, 0)")
+    assert lines[label + 1].startswith(" " * 15 + "memory access: ")

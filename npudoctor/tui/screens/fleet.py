@@ -146,6 +146,17 @@ class FleetProblems(Overview):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "cause", "Show its nodes")]
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the way to the nodes of a check where it has some."""
+        if (
+            action == "cause"
+            and self.is_mounted
+            and self.check
+            and cast("FleetApp", self.app).diagnosis.nodes_of(self.check)
+        ):
+            return True
+        return super().check_action(action, parameters)
+
     def action_cause(self) -> None:
         """Show the nodes of the selected check, or the cause of a skipped one."""
         if self.check and cast("FleetApp", self.app).diagnosis.nodes_of(self.check):

@@ -27,7 +27,7 @@ LEAST_COLUMNS, LEAST_LINES = 60, 20
 WHY_NOT = {
     "fix": "No fix for the selected check.",
     "fix_all": "No problem with a fix.",
-    "cause": "Only a skipped check leads to its cause. f previews a fix, space scrolls the text.",
+    "cause": "Only a skipped check leads to its cause. ? shows the keys.",
     "undo": "No change to undo.",
     "start": "A run is in progress.",
     "stop": "No run is in progress.",
