@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import selectors
 import socket
@@ -20,6 +21,9 @@ from npudoctor.smoke.plan import Plan
 
 LINE_LIMIT = 1 << 20
 """A rank that sends more bytes than this without a newline is rejected."""
+
+SPARE_CONNECTIONS = 16
+"""So many more than ranks are accepted: each takes a file descriptor, and the user of the ranks may open any number."""
 
 DRAIN_S = 0.5
 """Seconds after which messages of busy ranks are left for later."""
@@ -111,6 +115,9 @@ class Watch:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
+            if len(self._connections) >= SPARE_CONNECTIONS + len(self.ranks):  # a rank has one
+                connection.close()
+                return
             connection.setblocking(False)
             one = _Connection(connection)
             self._connections[connection] = one
@@ -133,8 +140,9 @@ class Watch:
             return
         *lines, one.rest = (one.rest + data).split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
                 said = json.loads(line)
+                _must_be_message(said, self._plan)
                 state = self.ranks.get(said["rank"])
                 if state is not None:
                     one.rank = state.rank
@@ -160,7 +168,7 @@ class Watch:
         elif kind == "at":
             state.number, state.doing = state.number + 1, said["what"]
         elif kind == "failed":
-            state.failed, state.failed_at = said, time.monotonic()
+            state.failed, state.failed_at = {"message": said["message"]}, time.monotonic()
             if state.stage:
                 yield RankStage(at_s=at_s, rank=rank, stage=state.stage, outcome=Outcome.FAILED)
         elif kind == "bye":
@@ -194,6 +202,27 @@ class _Connection:
             credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             return int(struct.unpack("3i", credentials)[0]) or None
         return None
+
+
+_TEXTS = ("k", "stage", "what", "message", "name", "op", "dtype", "expected", "actual")
+_OF_THE_NODE = ("card-memory", "earlier-bus-gb-s")
+"""What npudoctor measures itself."""
+
+
+def _must_be_message(said: Any, plan: Plan) -> None:
+    """Raise ValueError for what no rank sends: a rank runs code of the user that it runs as."""
+    if not isinstance(said, dict):
+        raise ValueError("not a message")
+    texts = [said[name] for name in _TEXTS if said.get(name) is not None]
+    numbers = [said[name] for name in ("size", "calls", "s", "step", "loss") if said.get(name) is not None]
+    if not all(isinstance(text, str) for text in texts) or not all(map(_is_number, numbers)):
+        raise ValueError("a value of another kind")
+    if said.get("stage") not in (None, *plan.planned.deadlines_s) or said.get("name") in _OF_THE_NODE:
+        raise ValueError("an unknown name")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _measurements(said: dict[str, Any], rank: int, at_s: float, world: int) -> Iterator[Event]:
