@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from fixes import _containerd
 from npudoctor import plugins
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
+from npudoctor.host import Refused
+from npudoctor.host.live.local import LocalHost
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sdk import Options
 from npudoctor.sim import machine, scenario
+from tests.plain_user import ALICE, as_root, give
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -142,6 +146,29 @@ def test_it_is_the_default_only_where_that_is_asked_for(text: str) -> None:
 def test_what_is_not_understood_is_left_alone(files: dict[str, str], why: str) -> None:
     refused = planned(node(files)).refused
     assert refused is not None and why in refused.reason
+
+
+@as_root
+def test_root_takes_no_settings_that_another_user_can_write(open_folder: Path) -> None:
+    path = open_folder / "config.toml"
+    path.write_text(TWO, encoding="utf-8")
+    assert _containerd._read(LocalHost(), str(path), None).version == 2
+    give(path, ALICE)
+    with pytest.raises(Refused, match=str(ALICE)):
+        _containerd._read(LocalHost(), str(path), None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("pause:3.9", "pause:3.10"), ("Cgroup = true", "Cgroup = false"), (PROGRAM, "/opt/other")]
+)
+def test_a_text_that_changes_more_than_the_runtime_is_refused(old: str, new: str) -> None:
+    host = node({SETTINGS: TWO})
+    file = _containerd._read(host, SETTINGS, None)
+    changed = _containerd.changed_file(host, PROGRAM, default=False)
+    assert changed is not None
+    _containerd._must_only_add(file, changed[1], PROGRAM, default=False)
+    with pytest.raises(Refused, match="without changing other settings"):
+        _containerd._must_only_add(file, changed[1].replace(old, new, 1), PROGRAM, default=False)
 
 
 def test_docker_is_meant_where_both_are_there_and_containerd_is_named() -> None:
