@@ -2,13 +2,14 @@
 
 examples:
   npudoctor facts                      all, abridged
-  npudoctor facts --json npu.info      one, in full
+  npudoctor facts --json node.chips    one, in full
   npudoctor facts --replay node.tar.gz
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 from typing import Any
@@ -56,7 +57,9 @@ def _gather(args: argparse.Namespace) -> dict[Probe, Any]:
     catalog = plugins.load(args.plugin)
     names = {probe.name for probe in catalog.probes.values()}
     if unknown := next((name for name in args.names if name not in names), None):
-        raise UsageError(f"unknown fact {unknown!r}; known are {', '.join(sorted(names))}")
+        near = difflib.get_close_matches(unknown, names, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`npudoctor facts` lists them"
+        raise UsageError(f"unknown fact {unknown!r}; {hint}")
     with node.open_node(args, config) as host:
         return engine.gather(catalog, host, node.options(args, config), deadline_s=args.timeout)
 

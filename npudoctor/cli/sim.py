@@ -2,6 +2,7 @@
 
 examples:
   npudoctor sim list
+  npudoctor check --simulate sick-cards        diagnose one; also fix, smoke, tui and others
   npudoctor sim tools /tmp/node seed-910b1     then: npudoctor check --root /tmp/node
   npudoctor sim bundle /tmp/recording seed-910b1     then: npudoctor check --replay /tmp/recording
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from npudoctor import sim
-from npudoctor.cli.output import UsageError, write
+from npudoctor.cli.output import UsageError, say, write
 
 _TOOLS = """Write a simulated node as a file tree below DIR, with npu-smi, hccn_tool and other tools as executables.
 
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         known = sim.scenarios()
         width = max(map(len, known))
         write("".join(f"{name:<{width}}  {about}\n" for name, about in known.items()))
+        say("npudoctor check --simulate NAME diagnoses one, npudoctor tui --simulate NAME shows it")
         return 0
     try:
         host = sim.simulate(args.scenario)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,17 @@ def test_every_command_has_help(npudoctor: Command, name: str) -> None:
     assert ran.out.startswith(f"usage: npudoctor {name}")
     assert ran.err == ""
     assert npudoctor("help", name).out == ran.out
+
+
+def test_the_help_of_facts_names_a_fact(npudoctor: Command) -> None:
+    (named,) = re.findall(r"npudoctor facts --json (\S+)", npudoctor("facts", "--help").out)
+    assert npudoctor("facts", "--json", named, "--simulate", "new-node").json
+
+
+def test_the_simulated_nodes_are_listed_with_what_to_do_with_one(npudoctor: Command) -> None:
+    ran = npudoctor("sim", "list")
+    assert "\nnew-node " in ran.out and "card" not in ran.out.replace("sick-cards", "")
+    assert "npudoctor check --simulate NAME" in ran.err
 
 
 @pytest.mark.parametrize("action", ACTIONS.split("|"))
@@ -87,7 +99,8 @@ BAD = {
     ("check", "--timeout", "-1"): "expected seconds above 0 and below 1,000,000, found '-1'",
     ("check", "--timeout", "soon"): "'soon'",
     ("check", "npu", "--skip", "npu", "--simulate", "new-node"): "no checks to run",
-    ("facts", "no.such-fact"): "unknown fact 'no.such-fact'",
+    ("facts", "no.such-fact"): "unknown fact 'no.such-fact'; `npudoctor facts` lists them\n",
+    ("facts", "node.chip"): "unknown fact 'node.chip'; did you mean node.chips",
     ("parse", "npu-smi-inf"): "unknown kind 'npu-smi-inf'; did you mean npu-smi-info?",
     ("parse", "npu-smi-info", "/no/such/file"): "/no/such/file: No such file or directory",
     ("sim", "tools", "/proc/nowhere", "seed-910b1"): "/proc/nowhere",
