@@ -53,5 +53,12 @@ def test_a_rank_table_counts_its_servers(text: str, count: int | None) -> None:
     assert servers_of(text) == count
 
 
+@pytest.mark.parametrize(
+    "text", ['{"server_list": 5}', "[" * 200_000, f'{{"server_count": {"9" * 5000}}}'], ids=range(3)
+)
+def test_a_rank_table_that_is_none_counts_none(text: str) -> None:
+    assert servers_of(text) is None
+
+
 def test_the_first_line_of_a_name_counts() -> None:
     assert parse_hosts("1.1.1.1 a b\n2.2.2.2 b\n#3.3.3.3 c\n") == {"a": "1.1.1.1", "b": "1.1.1.1"}

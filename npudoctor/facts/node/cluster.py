@@ -51,7 +51,7 @@ def master_of(
 
 def servers_of(rank_table: str) -> int | None:
     """How many servers a rank table names; None where it does not say."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
         table = json.loads(rank_table)
         if isinstance(table, dict):
             count = str(table.get("server_count") or len(table.get("server_list") or ()))

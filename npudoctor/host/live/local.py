@@ -343,7 +343,7 @@ class LocalHost(Changes):
             script = self._scripts.readable_by(identity.NO_ONE, "site_paths.py")
             done = self._execute([python, "-B", "-S", script], variables, LOOKING_S, user=identity.NO_ONE)
             return tuple(map(str, json.loads(done.stdout.strip().rpartition("\n")[2])))
-        except (Unavailable, ValueError, TypeError):
+        except (Unavailable, ValueError, TypeError, RecursionError):
             return ()
 
     @property
