@@ -261,6 +261,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"hccn_tool ": LOOKS,
     r"kill \d": _kill,
     r"for \w+ in": _for,
+    r"npudoctor (setup|fix cann\.install) --packages FOLDER": "the person has to name the folder of the packages",
     r"npudoctor fix ": _fix,
     r"npudoctor (check|explain)\b": LOOKS,
     rf"{ENGINES} run .*…": "only a part of a command: the person has to complete it",
