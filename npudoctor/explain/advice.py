@@ -95,6 +95,6 @@ def speaks_of_device(suspect: Suspect) -> bool:
 @cache
 def is_code_only(expression: str) -> bool:
     """Whether a symptom is only a code, its name, or the sentence that a program prints for one."""
-    if expression in {code.symbol for code in knowledge.codes().rows}:
+    if re.search(r"[^\W\d_]{2}", _OF_CODES.sub(" ", _CODE.sub(" ", expression))) is None:
         return True
-    return re.search(r"[^\W\d_]{2}", _OF_CODES.sub(" ", _CODE.sub(" ", expression))) is None
+    return " " not in expression and any(code.symbol == expression for code in knowledge.codes().rows)
