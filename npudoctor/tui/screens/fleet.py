@@ -148,21 +148,19 @@ class FleetProblems(Overview):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the way to the nodes of a check where it has some."""
-        if (
-            action == "cause"
-            and self.is_mounted
-            and self.check
-            and cast("FleetApp", self.app).diagnosis.nodes_of(self.check)
-        ):
+        if action == "cause" and self.is_mounted and self._has_nodes():
             return True
         return super().check_action(action, parameters)
 
     def action_cause(self) -> None:
         """Show the nodes of the selected check, or the cause of a skipped one."""
-        if self.check and cast("FleetApp", self.app).diagnosis.nodes_of(self.check):
+        if self.check and self._has_nodes():
             cast("FleetApp", self.app).find_nodes(self.check)
         else:
             super().action_cause()
+
+    def _has_nodes(self) -> bool:
+        return bool(self.check and cast("FleetApp", self.app).diagnosis.nodes_of(self.check))
 
 
 class FleetText(FleetScreen):
