@@ -42,6 +42,9 @@ _LONGEST_LOOK = 4 << 20
 _KEPT_OF_END = 32 << 10
 """Bytes searched at the beginning and at the end of an endless line; the rest is skipped."""
 
+MIXED_RELEASES = "P102"
+"""The known issue that packages of one stack are of different releases."""
+
 _WINDOWS = 300
 _NEAR = 6
 _TRACEBACK = 200
@@ -246,6 +249,10 @@ class Scanner:
         if not source.known:
             source = _source_of_traceback(lines, number)
         file = len(self.files)
+        raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
+        above = [_plain(one) for one in reversed(lines[max(number - _TRACEBACK, 0) : number])] if raised else []
+        if raised and signs.is_call_between_packages(line, above, source):
+            found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
         new: list[Found] = []
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
@@ -261,9 +268,7 @@ class Scanner:
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
             source = _blamed_below(lines, number) or source
         advice = advice_begins(line)
-        place = None
-        if any(one.kind is Kind.EXCEPTION for one in new):
-            place = signs.place_of(map(_plain, reversed(lines[max(number - _TRACEBACK, 0) : number])), source)
+        place = signs.place_of(above, source) if any(one.kind is Kind.EXCEPTION for one in new) else None
         shown = mask(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(

@@ -17,6 +17,7 @@ from functools import cache
 from npudoctor import knowledge
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import Sighting
+from npudoctor.explain.signs import CALL_BETWEEN_PACKAGES
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import record
 
@@ -103,6 +104,11 @@ def is_wrapper(expression: str) -> bool:
     return any(row is not None and row.generic for row in rows)
 
 
+def is_general(one: Sighting, pitfall: Pitfall) -> bool:
+    """Whether a symptom is that of any package, library or file, and weighs less."""
+    return one.found.by in pitfall.general or one.found.by == CALL_BETWEEN_PACKAGES
+
+
 def _weight(one: Sighting, pitfall: Pitfall) -> float:
     """The weight of one sighting for one issue; 0 where it is no evidence for it."""
     kind, what = one.found.kind, one.found.what
@@ -117,7 +123,7 @@ def _weight(one: Sighting, pitfall: Pitfall) -> float:
         base = _BASE.get(kind, 0) if what == pitfall.id else 0
         if kind is Kind.SYMPTOM and is_wrapper(one.found.by):
             base *= _WRAPPER
-        elif kind is Kind.SYMPTOM and one.found.by in pitfall.general:
+        elif kind is Kind.SYMPTOM and is_general(one, pitfall):
             base *= _GENERAL
     return base * one.gravity * (_ADVICE if one.advice else 1)
 
@@ -168,7 +174,7 @@ def _put_specific_first(found: Sequence[Suspect], scores: dict[str, float]) -> N
     for _ in range(3):  # a chain of refinements is at most this long
         for suspect in found:
             own = any(
-                one.found.kind is Kind.SYMPTOM and not one.advice and one.found.by not in suspect.pitfall.general
+                one.found.kind is Kind.SYMPTOM and not one.advice and not is_general(one, suspect.pitfall)
                 for one in suspect.evidence
             )
             for general in suspect.pitfall.refines if own else ():

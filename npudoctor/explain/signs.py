@@ -1,9 +1,10 @@
-"""What the text of a log shows beside known issues: a container, any failure, and the place in the program."""
+"""What the text of a log shows beside known issues: a container, any failure, the place in the program, and packages
+of different releases, which only the frames above an exception tell from a mistake of the program."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from npudoctor.explain.lines import Source, source_of
@@ -34,6 +35,26 @@ _FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,7})\b"
 _INSTALLED = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/usr/local/Ascend/|/\.?(?:conda|venv)/|/bin/(?:torchrun|accelerate)$"
 )
+_PACKAGE = re.compile(
+    r"/(?:(?:site|dist)-packages|(?:vllm|sgl)-workspace/[\w.-]{1,60}(?:/python)?)/(?P<name>[A-Za-z_]\w{0,60})[/.]"
+)
+_BELOW = re.compile(r"/(?:site|dist)-packages/(?:torch|functorch)/|/lib(?:64)?/python3?[\d.]{0,8}/(?!site-|dist-)|^<")
+"""Files of torch and of Python itself, which pass the calls of others on."""
+
+_REFUSED_CALL = re.compile(
+    r"TypeError: (?!Ascend|NPU|npu_)[\w.]{1,160}\(\) (?:got an unexpected keyword argument|missing \d{1,3} required"
+    r"|takes (?:from )?\d{1,3} )"
+    r"|cannot import name '\w{1,80}' from '(?P<package>\w{1,60})"
+    r"|(?P<cuda>Torch not compiled with CUDA enabled)"
+)
+"""What a function or module of another release answers; also CUDA, which transformers asks an old torch for."""
+
+_ASK_FOR_CUDA = frozenset({"transformers", "accelerate"})
+"""Packages that know NPUs: where they ask for CUDA, they are newer than this torch (transformers 4.50 on torch 2.2)."""
+
+CALL_BETWEEN_PACKAGES = "a call between installed packages"
+"""By what a package mismatch is found where no expression says it."""
+
 _TRACEBACK = 200
 """The most lines of a traceback that are searched."""
 
@@ -60,6 +81,28 @@ def complaint_of(block: bytes) -> Complaint:
 
 def place_of(above: Iterable[str], source: Source) -> str | None:
     """The last frame outside installed packages, `FILE:LINE`, in the lines above an exception, the nearest first."""
+    own = (frame for frame in _frames(above, source) if not _INSTALLED.search(frame["file"]))
+    return next((f"{frame['file']}:{frame['line']}" for frame in own), None)
+
+
+def is_call_between_packages(line: str, above: Iterable[str], source: Source) -> bool:
+    """Whether an installed package, and not the program, made the call that another package refuses.
+
+    `above` are the lines above the exception, the nearest first. A package fits its own functions: what it calls
+    otherwise is of a release that it was not made for.
+    """
+    refused = _REFUSED_CALL.search(line)
+    if refused is None:
+        return False
+    nearest = next((frame["file"] for frame in _frames(above, source) if not _BELOW.search(frame["file"])), "")
+    caller = _PACKAGE.search(nearest)
+    if caller is None:
+        return False
+    return caller["name"] in _ASK_FOR_CUDA if refused["cuda"] else caller["name"] != refused["package"]
+
+
+def _frames(above: Iterable[str], source: Source) -> Iterator[re.Match[str]]:
+    """The frames of the traceback that ends an exception, the last call first."""
     for number, line in enumerate(above):
         if number >= _TRACEBACK:
             break
@@ -67,7 +110,5 @@ def place_of(above: Iterable[str], source: Source) -> str | None:
             continue
         if "Traceback (most recent call last)" in line:
             break
-        frame = _FRAME.search(line)
-        if frame and not _INSTALLED.search(frame["file"]):
-            return f"{frame['file']}:{frame['line']}"
-    return None
+        if frame := _FRAME.search(line):
+            yield frame

@@ -140,7 +140,7 @@ def _command(line: str, found: dict[str, str], host: SimulatedHost) -> str:
         line = line[test.end() :]
     if test := re.match(r'\[ -d "\$\{(\w+):-\}" \] \|\| ', line):
         return "" if host.exists(found.get(test[1]) or "/nowhere") else line[test.end() :]
-    if test := re.fullmatch(r'case ":\$\{(\w+):-\}:" in \*:(.+?):\*\) ;; \*\) (.+) ;; esac', line):
+    if test := re.fullmatch(r'case ":\$\{(\w+):-\}:" in \*:([^:]+):\*\) ;; \*\) ([^;]+) ;; esac', line):
         folder = "".join(shlex.split(test[2]))
         return "" if folder in found.get(test[1], "").split(":") else test[3]
     return line

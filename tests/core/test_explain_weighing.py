@@ -383,3 +383,51 @@ def test_the_code_behind_every_exception_of_a_program_hides_no_exception() -> No
     ended = "[ERROR] 2026-03-04-05:06:07 (PID:77, Device:-1, RankID:-1) ERR99999 UNKNOWN applicaiton exception"
     found = diagnosed("Traceback (most recent call last):", "ValueError: bad config", ended)
     assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+
+
+PACKAGES = "/usr/local/python3.11/lib/python3.11/site-packages"
+TORCH = f'  File "{PACKAGES}/torch/nn/modules/module.py", line 1751, in _wrapped_call_impl'
+CUDA = (
+    f'  File "{PACKAGES}/torch/cuda/__init__.py", line 310, in _lazy_init',
+    "AssertionError: Torch not compiled with CUDA enabled",
+)
+
+
+@pytest.mark.parametrize(
+    ("caller", "raised"),
+    [
+        (f"{PACKAGES}/trl/trainer/sft.py", "TypeError: Fresh.step() got an unexpected keyword argument 'x'"),
+        ("/vllm-workspace/vllm-ascend/vllm_ascend/worker.py", "TypeError: Fresh.__init__() missing 2 required argum"),
+        ("/sgl-workspace/sglang/python/sglang/srt/a.py", "[rank3]: TypeError: fresh() takes 3 positional arguments"),
+        (f"{PACKAGES}/lm_eval/models.py", "ImportError: cannot import name 'fresh' from 'another.part'"),
+    ],
+)
+def test_a_call_of_an_installed_package_that_another_refuses_is_one_of_other_releases(caller: str, raised: str) -> None:
+    head = "Traceback (most recent call last):"
+    own = '  File "/home/user/train.py", line 3, in main'
+    frame = f'  File "{caller}", line 7, in run'
+    lines = [head, own, frame, "    call()", TORCH, "    return forward()", raised]
+    rank = [f"[rank3]: {line}" for line in lines[:-1]] if raised.startswith("[rank3]") else lines[:-1]
+    assert named(diagnosed(*rank, raised)) == ["P102"]
+    assert named(diagnosed(head, frame, "    call()", own, "    call()", raised)) == []
+    assert named(diagnosed(raised)) == []
+
+
+def test_cuda_that_transformers_asks_for_is_a_newer_release_and_cuda_of_a_program_is_none() -> None:
+    head, own = "Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main'
+    within = f'  File "{PACKAGES}/transformers/modeling_utils.py", line 5900, in caching_allocator_warmup'
+    assert named(diagnosed(head, own, within, "    empty()", *CUDA)) == ["P102"]
+    assert named(diagnosed(head, within, own, "    model.cuda()", TORCH, *CUDA)) == []
+    assert named(diagnosed(head, own, f'  File "{PACKAGES}/another/init.py", line 3, in f', *CUDA)) == []
+
+
+def test_a_package_that_refuses_its_own_call_is_not_of_another_release() -> None:
+    frame = f'  File "{PACKAGES}/fresh/part.py", line 7, in <module>'
+    assert (
+        named(
+            diagnosed(
+                "Traceback (most recent call last):", frame, "ImportError: cannot import name 'x' from 'fresh.part'"
+            )
+        )
+        == []
+    )
