@@ -250,8 +250,7 @@ class Scanner:
             source = _source_of_traceback(lines, number)
         file = len(self.files)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
-        above = [_plain(one) for one in reversed(lines[max(number - _TRACEBACK, 0) : number])] if raised else []
-        if raised and signs.is_call_between_packages(line, above, source):
+        if raised and signs.is_call_between_packages(line, _above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
         new: list[Found] = []
         for one in found:
@@ -268,7 +267,8 @@ class Scanner:
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
             source = _blamed_below(lines, number) or source
         advice = advice_begins(line)
-        place = signs.place_of(above, source) if any(one.kind is Kind.EXCEPTION for one in new) else None
+        shown_first = any(one.kind is Kind.EXCEPTION for one in new)
+        place = signs.place_of(_above(lines, number), source) if shown_first else None
         shown = mask(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(
@@ -349,6 +349,11 @@ def _moment_near(lines: list[bytes], number: int, source: Source) -> Moment | No
     if source.known:
         texts.sort(key=lambda text: not source.shares(source_of(text)))
     return next(filter(None, map(moment_of, texts)), None)
+
+
+def _above(lines: list[bytes], number: int) -> Iterator[str]:
+    """The lines above one, the nearest first, as far as a traceback reaches."""
+    return map(_plain, reversed(lines[max(number - _TRACEBACK, 0) : number]))
 
 
 def _source_of_traceback(lines: list[bytes], number: int) -> Source:
