@@ -56,13 +56,23 @@ _MAYBE_CODE = re.compile(
 _MEANINGS = 3
 """The most meanings of one number that a log lists."""
 
-_PREFIX = (
-    r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24}"
-    r"|20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}(?: -)?|(?:ERROR|CRITICAL|FATAL)(?: -)?(?=[\s:]))\s?:?)*\s*(?:E\s+)?"
+_BEFORE = re.compile(
+    r"\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL|FATAL)(?: -)?(?=[\s:])|[#>|\u2502\u2551]{1,6}(?=\s)"
+    r"|(?:20\d\d-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}(?: -)?|[\w./-]{1,80}\.(?:py|cc|cpp):\d{1,6}\]"
+    r"|\d{1,5}:?(?=\s)|[\w.-]{1,60}\s{1,20}\|(?=\s)|E(?=\s))\s?:?"
 )
-"""What precedes an exception: brackets with rank, time or place, a time stamp, a level."""
+"""One of the pieces that precede an exception on its line: rank, time, place, level, number, container, quotation."""
 
-_EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception))(?:: (?P<said>.*)|$)")
+_ESCAPED_NEWLINE = re.compile(r"\\n")
+_MOST_BEFORE = 16
+"""The most such pieces; one after the other, so that no line takes more than linear time."""
+
+_EXCEPTION = re.compile(
+    r"\s*(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception))(?:: (?P<said>.*)|\s*$)"
+)
+_IN_CHINESE = re.compile(
+    r"[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef]\s?(?P<name>[A-Z]\w{0,80}(?:Error|Exception)): (?P<said>.*)"
+)
 _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
 )
@@ -331,11 +341,25 @@ def _codes(line: str) -> Iterator[Found]:
 
 def _raised_errors(line: str) -> Iterator[Found]:
     if "rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError"):
-        raised = _EXCEPTION.match(line, len(line) - len(message_of(line)))
+        raised = _exception(line, len(line) - len(message_of(line)))
         if raised and not (_WRAPPERS.search(raised["name"]) or _POINTS_ELSEWHERE.search(raised["said"] or "")):
             name = raised["name"].rpartition(".")[2]
-            what = f"{name}: {in_short(raised['said'], 120)}".strip() if raised["said"] else name
+            said = raised["said"].partition("\\n")[0] if raised["said"] else ""
+            what = f"{name}: {in_short(said, 120)}".strip() if said else name
             yield Found(Kind.EXCEPTION, what, name, raised.start("name"))
+
+
+def _exception(line: str, start: int) -> re.Match[str] | None:
+    """The exception that a line reports from a place on, behind what precedes it or a newline that is spelled out."""
+    for begin in (start, *(escaped.end() for escaped in _ESCAPED_NEWLINE.finditer(line, start))):
+        for _ in range(_MOST_BEFORE):
+            if raised := _EXCEPTION.match(line, begin):
+                return raised
+            before = _BEFORE.match(line, begin)
+            if before is None:
+                break
+            begin = before.end()
+    return _IN_CHINESE.search(line, start)
 
 
 def _culprits(line: str) -> Iterator[Found]:

@@ -126,3 +126,29 @@ def test_codes_in_both_spellings(line: str, codes: list[str]) -> None:
 def test_exceptions_are_told_from_talk_about_them(line: str, exception: str | None) -> None:
     found = [one.what for one in SOUGHT.find(line) if one.kind is Kind.EXCEPTION]
     assert found == ([exception] if exception else [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "KeyError: 'a'",
+        "(VllmWorkerProcess pid=7246) ERROR 09-24 02:23:30 multiproc_worker_utils.py:242] KeyError: 'a'",
+        "(EngineCore_DP0 pid=1000) ERROR 11-11 10:00:00 [core.py:700] KeyError: 'a'",
+        "# [Bug]: KeyError: 'a'",
+        "> KeyError: 'a'",
+        "app-1  | KeyError: 'a'",
+        "\u2502 KeyError: 'a'",
+        "  12 KeyError: 'a'",
+        "E   KeyError: 'a'",
+        "\u8fd0\u884c\u62a5\u9519KeyError: 'a'",
+        r'{"log": "Traceback (most recent call last):\n  File x\nKeyError: \'a\'\nend"}',
+    ],
+)
+def test_an_exception_is_found_behind_what_programs_and_people_put_before_it(line: str) -> None:
+    [raised] = [one.what for one in SOUGHT.find(line) if one.kind is Kind.EXCEPTION]
+    assert raised == "KeyError: 'a'"
+
+
+@pytest.mark.parametrize("piece", ["[a] ", "(a) ", "ERROR 2026-01-01 00:00:00 ", "12 ", "a.", "a | ", "# ", r"\n[a] "])
+def test_what_precedes_an_exception_takes_linear_time(piece: str) -> None:
+    SOUGHT.find(piece * 400 + "Error: ")  # 24 of them once took half a minute

@@ -179,12 +179,12 @@ def _flags(call: ast.Call, names: dict[str, Any]) -> int:
 # Texts
 
 
-def _sample(items: Any) -> str:
-    """A text that a parsed expression accepts, nearly: each repetition as short as it may be."""
-    return "".join(_piece(operation, value) for operation, value in items)
+def _sample(items: Any, least: int = 0) -> str:
+    """A text that a parsed expression accepts, nearly: each repetition as short as it may be, and at least so long."""
+    return "".join(_piece(operation, value, least) for operation, value in items)
 
 
-def _piece(operation: Any, value: Any) -> str:
+def _piece(operation: Any, value: Any, least: int = 0) -> str:
     name = str(operation)
     if name == "LITERAL":
         return chr(value)
@@ -195,13 +195,13 @@ def _piece(operation: Any, value: Any) -> str:
     if name == "IN":
         return _members(value)[:1]
     if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        return _sample(value[2]) * int(value[0])
+        return _sample(value[2], least) * max(int(value[0]), min(least, int(value[1])))
     if name == "SUBPATTERN":
-        return _sample(value[-1])
+        return _sample(value[-1], least)
     if name == "ATOMIC_GROUP":
-        return _sample(value)
+        return _sample(value, least)
     if name == "BRANCH":
-        return _sample(value[1][0])
+        return _sample(value[1][0], least)
     return ""
 
 
@@ -246,7 +246,7 @@ def _repetitions(items: Any, before: str) -> Iterator[tuple[str, list[str]]]:
                 body = list(value[2])
                 kind = str(body[0][0]) if len(body) == 1 else ""
                 bodies = list(_members(body[0][1])) if kind == "IN" else [_sample(body) or "a"]
-                bodies += ["a", " ", ".", "0"] if kind == "ANY" else []
+                bodies += ["a", " ", ".", "0"] if kind == "ANY" else [_sample(body, 1)]
                 yield before, [one for one in dict.fromkeys(bodies) if one][:5]
             yield from _repetitions(value[2], before)
         elif name == "SUBPATTERN":
@@ -299,7 +299,7 @@ def _took(expression: Expression, pattern: re.Pattern[str], text: str) -> float:
 def worse_than_linear(expression: Expression, size: int, *, thorough: bool = False) -> str | None:
     """The text, cut, on which the time grows faster than the text; None where none was found."""
     pattern = re.compile(expression.text, expression.flags)
-    sizes = [24, 512, size]
+    sizes = [24, 72, 512, size]  # an exponential one takes long for 72, and for 512 does not end
     for row in zip(*(texts(expression, one, thorough=thorough) for one in sizes), strict=True):
         for number, text in enumerate(row):
             if min(_took(expression, pattern, text), _took(expression, pattern, text)) < FLOOR_S:
