@@ -141,7 +141,7 @@ def test_exceptions_are_told_from_talk_about_them(line: str, exception: str | No
         "  12 KeyError: 'a'",
         "E   KeyError: 'a'",
         "\u8fd0\u884c\u62a5\u9519KeyError: 'a'",
-        r'{"log": "Traceback (most recent call last):\n  File x\nKeyError: \'a\'\nend"}',
+        r"""{"log": "Traceback (most recent call last):\n  File x\nKeyError: 'a'\nend"}""",
     ],
 )
 def test_an_exception_is_found_behind_what_programs_and_people_put_before_it(line: str) -> None:
