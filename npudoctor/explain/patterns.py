@@ -167,8 +167,17 @@ _LIMITS = (
         "the program mixes tensors of other types or devices",
     ),
     (
-        re.compile(r"torch\._dynamo\.exc\.|torch\._inductor\.exc\.InductorError"),
+        re.compile(r"torch\._dynamo\.exc\.|torch\._inductor\.exc\.InductorError(?!: InvalidCxxCompiler)"),
         "the compiler of graphs in torch fails on the program",
+    ),
+    (
+        re.compile(
+            r"^(?!.{0,200}(?:site-packages|dist-packages|/Ascend/|/cann-|triton/backends))\S{1,200}"
+            r"\.(?:c|cc|cpp|cxx|cce|asc|h|hpp):\d{1,6}:\d{1,5}: error: (?:expected [^ ]|no matching function"
+            r"|static assertion|redefinition of|conflicting types|cannot convert|invalid operands"
+            r"|use of undeclared identifier|.{0,120}(?:has no member named|was not declared in this scope))"
+        ),
+        "the compiler refuses the source: an error of the program, or headers of another release",
     ),
     (
         re.compile(r"daemonic processes are not allowed to have children"),
@@ -208,6 +217,7 @@ _LIMIT_WORDS = (
         "error: unrecognized arg",
         "error: the following arg",
         "error: argument -",
+        ": error: ",
         "to be on the same device",
         "daemonic processes",
         "for graph fuser",

@@ -207,7 +207,7 @@ class Scanner:
     def _sift(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The same by the prefilter alone: faster where few lines repeat."""
         self._varied -= 1
-        starts = [match.start() for match in self._sieve.expression.finditer(text)]
+        starts = self._sieve.starts_in(text)
         if not starts:
             return [], []
         lines = text.split(b"\n")
@@ -234,7 +234,7 @@ class Scanner:
         """The line, or of a very long one the surroundings of possible matches."""
         if len(line) <= _LONGEST_LINE:
             return [(0, line)]
-        starts = [match.start() for match in self._sieve.expression.finditer(line)]
+        starts = self._sieve.starts_in(line)
         windows, end = [], -1
         for start in starts[:_WINDOWS]:
             if start >= end:
