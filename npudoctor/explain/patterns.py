@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cache
 
 from npudoctor import knowledge
-from npudoctor.explain import code_forms
+from npudoctor.explain import chinese_messages, code_forms
 from npudoctor.explain.lines import in_short, message_of
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge.tables.errors import normalise, spelled_in
@@ -184,6 +184,10 @@ _LIMITS = (
         "the program starts operators, whose compiler starts processes, in a daemonic process",
     ),
     (
+        re.compile(r"ACL_ERROR_REPEAT_INITIALIZE|acl ?[iI]nit failed, \w{0,12} ?=? ?100002\b"),
+        "two parts of one process initialise ACL, which allows one initialisation",
+    ),
+    (
         re.compile(r"Unknown device for graph fuser"),
         "torch.jit has no fuser for NPUs: the program uses torch.jit.script",
     ),
@@ -221,6 +225,8 @@ _LIMIT_WORDS = (
         "to be on the same device",
         "daemonic processes",
         "for graph fuser",
+        "REPEAT_INITIALIZE",
+        "nit failed, ",
         "from 'torch.",
         "module 'torch.",
     ),
@@ -284,6 +290,8 @@ class Sought:
             "Exception: ",
             "AssertionError",
             _ROOT_CAUSE,
+            *chinese_messages.ENGLISH,
+            chinese_messages.UNDEFINED,
         }
         self._whole = Sieve(self._words, _CODE_FORMS)
 
@@ -292,7 +300,8 @@ class Sought:
         return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS) if worn else self._whole
 
     def find(self, line: str) -> list[Found]:
-        """All matches in a line."""
+        """All matches in a line; the place of one in a line that has Chinese messages is near it."""
+        line = chinese_messages.in_english(line)
         return list(
             dict.fromkeys(
                 [
