@@ -55,7 +55,7 @@ ENGLISH = {
     "没有规则可制作目标": "No rule to make target",
     "未声明": "was not declared",
 }
-"""The English of each message; a longer one is looked for before a shorter one that it contains."""
+"""The English of each message; a longer one is searched before a shorter one that it contains."""
 
 _ANY = re.compile("|".join(map(re.escape, sorted(ENGLISH, key=len, reverse=True))))
 _REFERENCE = re.compile(r"对[‘“'`](?P<symbol>[^‘’“”'`]{1,300})[’”']未定义的引用")

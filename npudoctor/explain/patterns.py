@@ -8,8 +8,7 @@ from enum import Enum
 from functools import cache
 
 from npudoctor import knowledge
-from npudoctor.explain import chinese_messages, code_forms
-from npudoctor.explain.lines import in_short, message_of
+from npudoctor.explain import chinese_messages, code_forms, exceptions
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge.tables.errors import normalise, spelled_in
 from npudoctor.records import record
@@ -55,32 +54,6 @@ _MAYBE_CODE = re.compile(
 )
 _MEANINGS = 3
 """The most meanings of one number that a log lists."""
-
-_BEFORE = re.compile(
-    r"\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL|FATAL)(?: -)?(?=[\s:])|[#>|\u2502\u2551]{1,6}(?=\s)"
-    r"|(?:20\d\d-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}(?: -)?|[\w./-]{1,80}\.(?:py|cc|cpp):\d{1,6}\]"
-    r"|\d{1,5}:?(?=\s)|[\w.-]{1,60}\s{1,20}\|(?=\s)|E(?=\s))\s?:?"
-)
-"""One of the pieces that precede an exception on its line: rank, time, place, level, number, container, quotation."""
-
-_ESCAPED_NEWLINE = re.compile(r"\\n")
-_MOST_BEFORE = 16
-"""The most such pieces; one after the other, so that no line takes more than linear time."""
-
-_EXCEPTION = re.compile(
-    r"\s*(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception))(?:: (?P<said>.*)|\s*$)"
-)
-_IN_CHINESE = re.compile(
-    r"[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef]\s?(?P<name>[A-Z]\w{0,80}(?:Error|Exception)): (?P<said>.*)"
-)
-_WRAPPERS = re.compile(
-    r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
-)
-_POINTS_ELSEWHERE = re.compile(
-    r"[Ss]ee (?:the )?(?:root cause|stack trace|error|log\w{0,2}|traceback)s? .{0,40}(?:above|root cause)"
-    r"|in a background process|check the stack trace above"
-)
-"""The text of an exception that only says that another one, printed before it, is the cause."""
 
 _BLAME = (
     re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
@@ -359,26 +332,8 @@ def _codes(line: str) -> Iterator[Found]:
 
 
 def _raised_errors(line: str) -> Iterator[Found]:
-    if "rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError"):
-        raised = _exception(line, len(line) - len(message_of(line)))
-        if raised and not (_WRAPPERS.search(raised["name"]) or _POINTS_ELSEWHERE.search(raised["said"] or "")):
-            name = raised["name"].rpartition(".")[2]
-            said = raised["said"].partition("\\n")[0] if raised["said"] else ""
-            what = f"{name}: {in_short(said, 120)}".strip() if said else name
-            yield Found(Kind.EXCEPTION, what, name, raised.start("name"))
-
-
-def _exception(line: str, start: int) -> re.Match[str] | None:
-    """The exception that a line reports from a place on, behind what precedes it or a newline that is spelled out."""
-    for begin in (start, *(escaped.end() for escaped in _ESCAPED_NEWLINE.finditer(line, start))):
-        for _ in range(_MOST_BEFORE):
-            if raised := _EXCEPTION.match(line, begin):
-                return raised
-            before = _BEFORE.match(line, begin)
-            if before is None:
-                break
-            begin = before.end()
-    return _IN_CHINESE.search(line, start)
+    if raised := exceptions.exception_in(line):
+        yield Found(Kind.EXCEPTION, raised.what, raised.name, raised.start)
 
 
 def _culprits(line: str) -> Iterator[Found]:

@@ -267,8 +267,7 @@ class Scanner:
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
             source = _blamed_below(lines, number) or source
         advice = advice_begins(line)
-        shown_first = any(one.kind is Kind.EXCEPTION for one in new)
-        place = signs.place_of(_above(lines, number), source) if shown_first else None
+        place = signs.place_of(_above(lines, number), source) if raised in new else None
         shown = mask(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(

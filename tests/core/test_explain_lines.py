@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npudoctor.explain import chinese_messages
 from npudoctor.explain.lines import NOBODY, Source, advice_begins, gravity_of, moment_of, source_of, source_of_file
 
 
@@ -113,3 +114,19 @@ def test_no_line_upsets_them(line: str) -> None:
     moment_of(line)
     assert 0 < gravity_of(line) <= 1
     assert 0 <= advice_begins(line) <= len(line)
+
+
+@pytest.mark.parametrize(
+    ("chinese", "english"),
+    [
+        ("bash: npu-smi：未找到命令", "bash: npu-smi: command not found"),
+        ("./run.sh: 行 33: cmake：未找到命令", "./run.sh: line 33: cmake: command not found"),
+        ("a.cpp:3:10: 致命错误：acl/acl.h：没有那个文件或目录", "a.cpp:3:10: fatal error: acl/acl.h: No such file or directory"),
+        ("a.c:(.text+0x1)：对‘aclInit’未定义的引用", "a.c:(.text+0x1): undefined reference to `aclInit'"),
+        ("x.so: 无法打开共享对象文件: 权限不够", "x.so: cannot open shared object file: Permission denied"),
+        ("显存：不足", "显存：不足"),
+        ("plain", "plain"),
+    ],
+)  # fmt: skip
+def test_messages_of_linux_and_its_compilers_in_chinese_are_read_in_english(chinese: str, english: str) -> None:
+    assert chinese_messages.in_english(chinese) == english
