@@ -121,7 +121,7 @@ def test_no_line_upsets_them(line: str) -> None:
     [
         ("bash: npu-smi：未找到命令", "bash: npu-smi: command not found"),
         ("./run.sh: 行 33: cmake：未找到命令", "./run.sh: line 33: cmake: command not found"),
-        ("a.cpp:3:10: 致命错误：acl/acl.h：没有那个文件或目录", "a.cpp:3:10: fatal error: acl/acl.h: No such file or directory"),
+        ("a.c:3: 致命错误：acl/acl.h：没有那个文件或目录", "a.c:3: fatal error: acl/acl.h: No such file or directory"),
         ("a.c:(.text+0x1)：对‘aclInit’未定义的引用", "a.c:(.text+0x1): undefined reference to `aclInit'"),
         ("x.so: 无法打开共享对象文件: 权限不够", "x.so: cannot open shared object file: Permission denied"),
         ("显存：不足", "显存：不足"),
