@@ -111,6 +111,7 @@ _LIMITS = (
         re.compile(
             r"Cannot run aclop operators during NPU graph capture|Not allow to synchronize captured stream"
             r"|reason=\[stream is captured\]|capture mode does not support this operation"
+            r"|in the capture state and the current operation cannot be performed"
         ),
         "the program does during the capture of a graph what a capture does not allow",
     ),
@@ -182,6 +183,7 @@ _LIMIT_WORDS = (
     "shlib-undefined: ",
     *(" overflow", "grid should be less than", "coreDim", "blockDim", "block_num", "blocknum"),
     *("op converter is not", "graph capture", "captured stream", "stream is captured", "capture mode does not"),
+    "in the capture state",
     *(
         "on 'nnadapter'",
         "` is not registered",

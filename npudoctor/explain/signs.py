@@ -44,13 +44,22 @@ _BELOW = re.compile(r"/(?:site|dist)-packages/(?:torch|functorch)/|/lib(?:64)?/p
 _REFUSED_CALL = re.compile(
     r"TypeError: (?!Ascend|NPU|npu_)[\w.]{1,160}\(\) (?:got an unexpected keyword argument|missing \d{1,3} required"
     r"|takes (?:from )?\d{1,3} )"
+    r"|TypeError: [\w.]{1,160}\(\): incompatible function arguments"
     r"|cannot import name '\w{1,80}' from '(?P<package>\w{1,60})"
+    r"|(?P<plugin>'(?:Ascend|NPU)[A-Z]\w{1,60}' object has no attribute)"
     r"|(?P<cuda>Torch not compiled with CUDA enabled)"
 )
-"""What a function or module of another release answers; also CUDA, which transformers asks an old torch for."""
+"""What a function, class or module of another release answers; also CUDA, which transformers asks an old torch for."""
+
+_FAILED_IMPORT = re.compile(r"(?P<name>NameError: )|(?:AttributeError|TypeError): (?!.{0,40}partially initialized)")
+"""What the body of a module raises while it is imported, where a name of another package is not as it expects; a name
+that is not defined at all is one that it imports only where another package has it."""
 
 _ASK_FOR_CUDA = frozenset({"transformers", "accelerate"})
 """Packages that know NPUs: where they ask for CUDA, they are newer than this torch (transformers 4.50 on torch 2.2)."""
+
+_HAVE_PLUGIN = frozenset({"vllm", "vllm_omni", "verl", "trl", "swift"})
+"""Packages that use the classes of vllm-ascend: what these lack is of another release."""
 
 CALL_BETWEEN_PACKAGES = "a call between installed packages"
 """By what a package mismatch is found where no expression says it."""
@@ -89,16 +98,23 @@ def is_call_between_packages(line: str, above: Iterable[str], source: Source) ->
     """Whether an installed package, and not the program, made the call that another package refuses.
 
     `above` are the lines above the exception, the nearest first. A package fits its own functions: what it calls
-    otherwise is of a release that it was not made for.
+    otherwise is of a release that it was not made for; so is what its modules miss while they are imported.
     """
-    refused = _REFUSED_CALL.search(line)
-    if refused is None:
+    refused, failed = _REFUSED_CALL.search(line), _FAILED_IMPORT.search(line)
+    if not (refused or failed):
         return False
-    nearest = next((frame["file"] for frame in _frames(above, source) if not _BELOW.search(frame["file"])), "")
-    caller = _PACKAGE.search(nearest)
-    if caller is None:
+    nearest = next((frame for frame in _frames(above, source) if not _BELOW.search(frame["file"])), None)
+    caller = _PACKAGE.search(nearest["file"]) if nearest else None
+    if nearest is None or caller is None:
         return False
-    return caller["name"] in _ASK_FOR_CUDA if refused["cuda"] else caller["name"] != refused["package"]
+    name = caller["name"]
+    if failed and name != "torch_npu" and (failed["name"] or nearest.string.rstrip().endswith(", in <module>")):
+        return True
+    if refused and refused["cuda"]:
+        return name in _ASK_FOR_CUDA
+    if refused and refused["plugin"]:
+        return name in _HAVE_PLUGIN
+    return refused is not None and name != refused["package"]
 
 
 def _frames(above: Iterable[str], source: Source) -> Iterator[re.Match[str]]:

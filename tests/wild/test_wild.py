@@ -127,6 +127,9 @@ HARMLESS = (
     "[rank0]:[W326 compiler_depend.ts:133] Warning: Device do not support double dtype now.",
     "I20260101 1000 ascend_direct_transport.cpp:1119] Connected to segment: 10.0.0.1:20033, cost:10016885 us.",
     "INFO flash_attn is not installed, using sdpa",
+    "[W compiler_depend.ts:88] Warning: pinned_mem_register setting failure, the current cann version or driver "
+    "version does not support this feature, now change to `False`. (function operator())",
+    "[W compiler_depend.ts:12] Warning: Failed to find function aclrtSetStreamAttribute (function operator())",
 )
 """Lines that logs of sound services have."""
 
