@@ -149,9 +149,19 @@ _LIMITS = (
             r"^(?!.{0,200}(?:site-packages|dist-packages|/Ascend/|/cann-|triton/backends))\S{1,200}"
             r"\.(?:c|cc|cpp|cxx|cce|asc|h|hpp):\d{1,6}:\d{1,5}: error: (?:expected [^ ]|no matching function"
             r"|static assertion|redefinition of|conflicting types|cannot convert|invalid operands"
-            r"|use of undeclared identifier|.{0,120}(?:has no member named|was not declared in this scope))"
+            r"|use of undeclared identifier|no member named '\w{1,80}' in '(?!std|c10|at|torch)"
+            r"|.{0,120}(?:has no member named|was not declared in this scope|is not a member of .(?!std)))"
+            r"|^\S{1,200}\.go:\d{1,6}:\d{1,5}: (?:undefined: |.{1,80}declared and not used|.{1,160}imported and not used)"
+            r"|^\s{0,8}error\[E0(?!463|514|554|658)\d{3}\]: "
         ),
         "the compiler refuses the source: an error of the program, or headers of another release",
+    ),
+    (
+        re.compile(
+            r"\bTOMLDecodeError: |configuration error: `\S{1,60}` |\berror in \S{1,60} setup command: "
+            r"|Multiple top-level packages discovered in a flat-layout"
+        ),
+        "the project's own description of its build has an error",
     ),
     (
         re.compile(r"daemonic processes are not allowed to have children"),
@@ -197,6 +207,13 @@ _LIMIT_WORDS = (
         "error: the following arg",
         "error: argument -",
         ": error: ",
+        ": undefined: ",
+        "and not used",
+        "TOMLDecodeError",
+        "configuration error: `",
+        " setup command: ",
+        "flat-layout",
+        "error[E",
         "to be on the same device",
         "daemonic processes",
         "for graph fuser",
