@@ -62,11 +62,22 @@ _SYSLOG = re.compile(r"^(?:<\d+>)?([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = re.compile(
     r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
-    r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|DEBUG)\b[ :]"
+    r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|(?-i:DEBUG))\b[ :]"
     r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}) \d\d:|\[([EW]) [a-z_]+\.\w+:",
     re.IGNORECASE,
 )
-_GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.3, "t": 0.3}
+_GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
+_QUOTES = re.compile(
+    r"^\s{0,8}\+{1,4} (?!export )\S|^#{1,6} (?!.{0,200}(?:[a-z]Error|[a-z]Exception|\[Bug))\S"
+    r"|\bprompts?\b['\"]?[:=] ?\[?['\"]|\b[Gg]enerated text: |['\"]role['\"]: ?['\"](?:assistant|user|system)['\"]"
+    r"|^[0-9a-f]{7,12} (?:\([^()]{1,80}\) )?"
+    r"(?:\[\w|(?:[Ff]ix|[Ff]eat|[Dd]ocs?|[Cc]hore|[Rr]efactor|[Rr]evert|[Mm]erge)\b)"
+    r"|^\|\s?\W{0,4}E[A-Z]?\d{4,5}\W{0,4}\s?\||^(?:\d{1,2}\.|[-*]) (?:If|When) "
+)
+"""What is before words that report nothing: a repeated command, a comment, a prompt, a commit, a guide."""
+
+QUOTED = 0.05
+"""The weight of words that report nothing."""
 _ADVICE = re.compile(r"Solution:|Possible Cause:|Possible Reason:|Reason: ?1\.|If reserved memory is")
 
 _WRAPPING = re.compile(
@@ -232,7 +243,9 @@ def _moment(
 
 
 def gravity_of(line: str) -> float:
-    """The weight of a line by its level, 0 to 1; a line without a level has weight 1."""
+    """The weight of a line by its level, 0 to 1; one without a level has weight 1, one that only quotes has little."""
+    if _QUOTES.search(line):
+        return QUOTED
     found = _LEVEL.search(line)
     if not found:
         return 1.0

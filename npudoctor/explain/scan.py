@@ -6,16 +6,22 @@ a to f. A shape is searched when it is new; lines of shapes without a match then
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 
 from npudoctor import knowledge
-from npudoctor.control_characters import visible_lines
 from npudoctor.explain import signs
-from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
+from npudoctor.explain.lines import QUOTED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
+from npudoctor.explain.neighbours import (
+    as_text,
+    lines_above,
+    moment_near,
+    rank_below,
+    sentence_beside,
+    source_of_traceback,
+)
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpack, without_json
 from npudoctor.privacy.credentials import mask
@@ -46,17 +52,12 @@ MIXED_RELEASES = "P102"
 """The known issue that packages of one stack are of different releases."""
 
 _WINDOWS = 300
-_NEAR = 6
-_TRACEBACK = 200
 _VARIED_BLOCKS = 31
 _ENDS = 16 << 10
 _STAMPED = 60
 """Bytes and lines at the beginning and at the end of a file in which its time stamps are searched."""
 
 _MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-_CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
-_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
 
 @record(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ class Scanner:
         self._left: dict[bytes, int] = {}
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
-        self._seen: set[tuple[Kind, str, str, Source, int]] = set()
+        self._seen: set[tuple[Kind, str, str, Source, int, bool]] = set()
         self._lines = self._offset = self._varied = 0
         self._in_json = False
         self._complains = signs.Complaint.NONE
@@ -219,7 +220,7 @@ class Scanner:
         cost = _IN_VAIN
         new = False
         for start, window in self._windows(lines[number]):
-            line = _plain(window)
+            line = as_text(window)
             if found := self._sought.find(line):
                 cost = 1
                 new = self._note(found, data, lines, number, start, line) or new
@@ -247,15 +248,16 @@ class Scanner:
         """Keep new matches of a line; whether there were any."""
         source = source_of(line)
         if not source.known:
-            source = _source_of_traceback(lines, number)
+            source = source_of_traceback(lines, number)
         file = len(self.files)
+        gravity = gravity_of(line)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
-        if raised and signs.is_call_between_packages(line, _above(lines, number), source):
+        if raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
         new: list[Found] = []
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
-            key = (one.kind, one.what if one.kind is not Kind.EXCEPTION else "", one.by, source, file)
+            key = (one.kind, one.what if one.kind is not Kind.EXCEPTION else "", one.by, source, file, gravity > QUOTED)
             if key not in self._seen and len(self.sightings) + len(new) < _KEPT:
                 self._seen.add(key)
                 new.append(one)
@@ -263,11 +265,11 @@ class Scanner:
             return False
         at = sum(map(len, lines[:number])) + number + start
         own = moment_of(line)
-        moment = own or _moment_near(lines, number, source)
+        moment = own or moment_near(lines, number, source)
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
-            source = _blamed_below(lines, number) or source
+            source = rank_below(lines, number) or source
         advice = advice_begins(line)
-        place = signs.place_of(_above(lines, number), source) if raised in new else None
+        place = signs.place_of(lines_above(lines, number), source) if raised in new else None
         shown = mask(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(
@@ -281,9 +283,9 @@ class Scanner:
                     source=source,
                     moment=moment,
                     moment_near=own is None and moment is not None,
-                    gravity=gravity_of(line),
+                    gravity=gravity,
                     advice=one.start >= advice,
-                    beside=_sentence_beside(line, lines, number) if _wraps(one) else None,
+                    beside=sentence_beside(line, lines, number) if _wraps(one) else None,
                     place=place if one.kind is Kind.EXCEPTION else None,
                 )
             )
@@ -321,12 +323,6 @@ def _strip_docker(data: bytes) -> bytes:
     return without_json(data) if DOCKER in data else data
 
 
-def _plain(line: bytes) -> str:
-    """A line as text, without colours, and with control characters escaped."""
-    text = line.decode("utf-8", "replace")
-    return text if text.isprintable() else visible_lines(_COLOR.sub("", text))
-
-
 def _why_unreadable(block: bytes) -> str | None:
     kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
     if kind:
@@ -341,54 +337,10 @@ def _is_foreign(block: bytes) -> bool:
     return bool(letters) and sum(1 for letter in letters if letter > "\u024f") > len(letters) / 5
 
 
-def _moment_near(lines: list[bytes], number: int, source: Source) -> Moment | None:
-    """The time stamp of a nearby line: of the same source, then a following one, as a message precedes its details."""
-    near = [*lines[number + 1 : number + 3], *reversed(lines[max(number - _NEAR, 0) : number])]
-    texts = [line[:300].decode("utf-8", "replace") for line in near]
-    if source.known:
-        texts.sort(key=lambda text: not source.shares(source_of(text)))
-    return next(filter(None, map(moment_of, texts)), None)
-
-
-def _above(lines: list[bytes], number: int) -> Iterator[str]:
-    """The lines above one, the nearest first, as far as a traceback reaches."""
-    return map(_plain, reversed(lines[max(number - _TRACEBACK, 0) : number]))
-
-
-def _source_of_traceback(lines: list[bytes], number: int) -> Source:
-    """The source of the traceback that ends here; some are named in its first line only."""
-    if _bare_line(lines[number])[:1].isspace():
-        return NOBODY
-    for line in reversed(lines[max(number - _TRACEBACK, 0) : number]):
-        if b"Traceback (most recent call last)" in line:
-            return source_of(_plain(line[:300]))
-        if not _bare_line(line)[:1].isspace():
-            break
-    return NOBODY
-
-
-def _bare_line(line: bytes) -> bytes:
-    """A line without what a container's log puts before it."""
-    return _CONTAINER.sub(b"", line, count=1)
-
-
 def _wraps(found: Found) -> bool:
     """Whether this is a code that only wraps the lines beside it."""
     code = knowledge.errors().code(found.what) if found.kind is Kind.CODE else None
     return code is not None and code.generic
-
-
-def _sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
-    """The first plain sentence of a line and of those below it."""
-    below = (_plain(other[:2000]) for other in lines[number + 1 : number + 1 + _NEAR])
-    return next(filter(None, map(sentence_of, (line, *below))), None)
-
-
-def _blamed_below(lines: list[bytes], number: int) -> Source | None:
-    """The rank that torchrun names below its headline."""
-    below = b"\n".join(line[:300] for line in lines[number + 1 : number + 2 * _NEAR]).decode("utf-8", "replace")
-    found = _RANK_BELOW.search(below)
-    return Source(rank=int(found[1])) if found else None
 
 
 def _around(line: str, start: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.cli import logfiles
-from npudoctor.explain import scan
+from npudoctor.explain import neighbours, scan
 from npudoctor.explain.lines import source_of
 from tests.plain_user import ALICE, as_root, give
 
@@ -182,4 +182,4 @@ def test_nobody_waits_for_whoever_opens_a_pipe_meanwhile(folder: Path) -> None:
 def test_a_number_of_thousands_of_digits_is_no_rank(begin: str) -> None:
     number = "9" * 5000
     assert source_of(f"{begin}{number}] ERROR EI0006").known is False
-    assert scan._blamed_below([b"Root Cause:", f"  rank : {number}".encode()], 0) is None
+    assert neighbours.rank_below([b"Root Cause:", f"  rank : {number}".encode()], 0) is None

@@ -1,0 +1,163 @@
+"""Limits of a program, a framework or a compiler: failures that are no fault of the node, and what each says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_LIMITS = (
+    (
+        re.compile(r"\b(?:ub|UB|cbuf|cc|l1|L1|l0[abc]|L0[ABC]) overflow,? requires \d"),
+        "a kernel needs more memory on the chip than there is",
+    ),
+    (
+        re.compile(
+            r"grid should be less than \d|(?:coreDim|blockDim|block_?num)\b.{0,60}(?:invalid|exceed|greater than"
+            r"|should be less|can't be)"
+        ),
+        "a kernel is started with a number of blocks that the runtime does not allow",
+    ),
+    (
+        re.compile(r"undefined reference due to --no-allow-shlib-undefined: (?:test|case|kernel|launch|run)_"),
+        "a library lacks a function of the program itself",
+    ),
+    (
+        re.compile(
+            r"error: '(?:tt|memref|arith|linalg|scf|tensor|hivm|hfusion)\.[\w.]{1,60}' op (?:failed to verify"
+            r"|[Ff]ailed to propagate|[Uu]nsupported)"
+        ),
+        "the compiler of kernels does not take what the program's kernel does",
+    ),
+    (re.compile(r"op converter is not implemented"), "the graph mode has no converter for an operator of the model"),
+    (
+        re.compile(
+            r"Cannot run aclop operators during NPU graph capture|Not allow to synchronize captured stream"
+            r"|reason=\[stream is captured\]|capture mode does not support this operation"
+            r"|in the capture state and the current operation cannot be performed"
+        ),
+        "the program does during the capture of a graph what a capture does not allow",
+    ),
+    (
+        re.compile(
+            r"ops? (?:is|are) not supported on 'nnadapter'"
+            r"|kernel (?:with key \(.{1,80}\) of kernel )?`\w{1,60}` is not registered"
+        ),
+        "the framework has no kernel of this operator for this device",
+    ),
+    (
+        re.compile(r"Expected all tensors to be on the same device, but (?:found|got).{0,80}\bcpu\b"),
+        "the program mixes tensors of the NPU and of the CPU",
+    ),
+    (
+        re.compile(r"Torch not compiled with CUDA enabled"),
+        "the program asks torch for CUDA, or transformers is newer than this torch allows for an NPU",
+    ),
+    (
+        re.compile(r"\berror: (?:unrecognized arguments|the following arguments are required|argument -)"),
+        "the command refuses an argument: a misspelled one, or one of another release",
+    ),
+    (
+        re.compile(
+            r"can't convert npu(?::\d{1,3})? device type tensor|Input type \(.{1,60}\) and (?:bias|weight) type"
+        ),
+        "the program mixes tensors of other types or devices",
+    ),
+    (
+        re.compile(r"torch\._dynamo\.exc\.|torch\._inductor\.exc\.InductorError(?!: InvalidCxxCompiler)"),
+        "the compiler of graphs in torch fails on the program",
+    ),
+    (
+        re.compile(
+            r"^(?!.{0,200}(?:site-packages|dist-packages|/Ascend/|/cann-|triton/backends))\S{1,200}"
+            r"\.(?:c|cc|cpp|cxx|cce|asc|h|hpp):\d{1,6}:\d{1,5}: error: (?:expected [^ ]|no matching function"
+            r"|static assertion|redefinition of|conflicting types|cannot convert|invalid operands"
+            r"|use of undeclared identifier|no member named '\w{1,80}' in '(?!std|c10|at|torch)"
+            r"|.{0,120}(?:has no member named|was not declared in this scope|is not a member of .(?!std)))"
+            r"|^\S{1,200}\.go:\d{1,6}:\d{1,5}: (?:undefined: |.{1,160}(?:declared|imported) and not used)"
+            r"|^\s{0,8}error\[E0(?!463|514|554|658)\d{3}\]: "
+        ),
+        "the compiler refuses the source: an error of the program, or headers of another release",
+    ),
+    (
+        re.compile(
+            r"\bTOMLDecodeError: |configuration error: `\S{1,60}` |\berror in \S{1,60} setup command: "
+            r"|Multiple top-level packages discovered in a flat-layout"
+        ),
+        "the project's own description of its build has an error",
+    ),
+    (
+        re.compile(r"daemonic processes are not allowed to have children"),
+        "the program starts operators, whose compiler starts processes, in a daemonic process",
+    ),
+    (
+        re.compile(r"ACL_ERROR_REPEAT_INITIALIZE|acl ?[iI]nit failed, \w{0,12} ?=? ?100002\b"),
+        "two parts of one process initialise ACL, which allows one initialisation",
+    ),
+    (
+        re.compile(r"Unknown device for graph fuser"),
+        "torch.jit has no fuser for NPUs: the program uses torch.jit.script",
+    ),
+    (
+        re.compile(r"(?:Out|In)put size mismatch\. index"),
+        "an operator is given a buffer of another size than it expects",
+    ),
+    (
+        re.compile(
+            r"cannot import name '\w{1,80}' from 'torch\.(?:cuda|backends\.cud)|module 'torch\.(?:cuda|backends\.cud)"
+            r"[\w.]{0,60}' has no attribute"
+        ),
+        "the program uses a part of torch that exists with CUDA only",
+    ),
+)
+"""Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
+
+WORDS = (
+    "shlib-undefined: ",
+    *(" overflow", "grid should be less than", "coreDim", "blockDim", "block_num", "blocknum"),
+    *(
+        "op converter is not",
+        "' op ",
+        "graph capture",
+        "captured stream",
+        "stream is captured",
+        "capture mode does not",
+    ),
+    "in the capture state",
+    *(
+        "on 'nnadapter'",
+        "` is not registered",
+        "put size mismatch",
+        "compiled with CUDA",
+        "t convert npu",
+        "Input type (",
+        "torch._dynamo.exc.",
+        "torch._inductor.exc.",
+        "error: unrecognized arg",
+        "error: the following arg",
+        "error: argument -",
+        ": error: ",
+        ": undefined: ",
+        "and not used",
+        "TOMLDecodeError",
+        "configuration error: `",
+        " setup command: ",
+        "flat-layout",
+        "error[E",
+        "to be on the same device",
+        "daemonic processes",
+        "for graph fuser",
+        "REPEAT_INITIALIZE",
+        "nit failed, ",
+        "from 'torch.",
+        "module 'torch.",
+    ),
+)
+"""Words of which every line with a limit has one, for the prefilter."""
+
+
+def limits_in(line: str) -> Iterator[tuple[str, str, int]]:
+    """The limits that a line shows: the expression, what it says, and where in the line it begins."""
+    if any(word in line for word in WORDS):
+        for pattern, said in _LIMITS:
+            if match := pattern.search(line):
+                yield pattern.pattern, said, match.start()

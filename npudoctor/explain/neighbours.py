@@ -1,0 +1,65 @@
+"""What the lines beside a line of a log say of it: its time, its rank, the frames above it, the sentence below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from npudoctor.control_characters import visible_lines
+from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_of, source_of
+
+_NEAR = 6
+_TRACEBACK = 200
+_CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
+_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
+
+
+def as_text(line: bytes) -> str:
+    """A line as text, without colours, and with control characters escaped."""
+    text = line.decode("utf-8", "replace")
+    return text if text.isprintable() else visible_lines(_COLOR.sub("", text))
+
+
+def moment_near(lines: list[bytes], number: int, source: Source) -> Moment | None:
+    """The time stamp of a nearby line: of the same source, then a following one, as a message precedes its details."""
+    near = [*lines[number + 1 : number + 3], *reversed(lines[max(number - _NEAR, 0) : number])]
+    texts = [line[:300].decode("utf-8", "replace") for line in near]
+    if source.known:
+        texts.sort(key=lambda text: not source.shares(source_of(text)))
+    return next(filter(None, map(moment_of, texts)), None)
+
+
+def lines_above(lines: list[bytes], number: int) -> Iterator[str]:
+    """The lines above one, the nearest first, as far as a traceback reaches."""
+    return map(as_text, reversed(lines[max(number - _TRACEBACK, 0) : number]))
+
+
+def source_of_traceback(lines: list[bytes], number: int) -> Source:
+    """The source of the traceback that ends here; some are named in its first line only."""
+    if _bare_line(lines[number])[:1].isspace():
+        return NOBODY
+    for line in reversed(lines[max(number - _TRACEBACK, 0) : number]):
+        if b"Traceback (most recent call last)" in line:
+            return source_of(as_text(line[:300]))
+        if not _bare_line(line)[:1].isspace():
+            break
+    return NOBODY
+
+
+def _bare_line(line: bytes) -> bytes:
+    """A line without what a container's log puts before it."""
+    return _CONTAINER.sub(b"", line, count=1)
+
+
+def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
+    """The first plain sentence of a line and of those below it."""
+    below = (as_text(other[:2000]) for other in lines[number + 1 : number + 1 + _NEAR])
+    return next(filter(None, map(sentence_of, (line, *below))), None)
+
+
+def rank_below(lines: list[bytes], number: int) -> Source | None:
+    """The rank that torchrun names below its headline."""
+    below = b"\n".join(line[:300] for line in lines[number + 1 : number + 2 * _NEAR]).decode("utf-8", "replace")
+    found = _RANK_BELOW.search(below)
+    return Source(rank=int(found[1])) if found else None
