@@ -15,6 +15,9 @@ from . import messages
 
 RESOLVE_TIMEOUT_S = 900.0
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\s*(==|<=|>=|<|>|~=|!=)\s*[\w.+!*-]+)?(,(==|<=|>=|<|>|~=|!=)[\w.+!*-]+)*"
+_FOR_HELP = "ResolutionImpossible: for help visit"
+"""pip's pointer to its documentation, in some releases (26.3) the last line, below the conflict itself."""
+
 _CHANGE = r"(?m)^ ([+-]) ([\w.-]+)==(\S+)"
 
 
@@ -108,7 +111,8 @@ def _by_pip(
     argv = [*_pip(python, "install", pip), "--dry-run", "--quiet", "--report", "-", *source, *wanted]
     done = host.run(argv, timeout=RESOLVE_TIMEOUT_S)
     if done.timed_out or done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        lines = [line for line in done.stderr.splitlines() if _FOR_HELP not in line]
+        said = [line for line in lines if line.startswith("ERROR")] or lines
         raise NotFoundError((said or [messages.NO_ANSWER.text(tool="pip")])[-1].removeprefix("ERROR: ")[:300])
     try:
         listed = json.loads(done.stdout[done.stdout.index("{") :])["install"]
