@@ -92,7 +92,7 @@ def without_digest(
         return "timed-out", detail
     if re.search(r"^sudo: |is not in the sudoers", text, re.MULTILINE):
         return "sudo", next((line for line in lines if "sudo" in line), detail)
-    if code in (126, 127) or re.search(r"npudoctor\S*: (command not found|not found|no such file)", text):
+    if code in (126, 127) or re.search(r"npudoctor\S{0,200}: (command not found|not found|no such file)", text):
         return "no-npudoctor", detail
     if "unknown command 'node'" in text:
         return "old-version", detail

@@ -299,16 +299,19 @@ def _took(expression: Expression, pattern: re.Pattern[str], text: str) -> float:
 def worse_than_linear(expression: Expression, size: int, *, thorough: bool = False) -> str | None:
     """The text, cut, on which the time grows faster than the text; None where none was found."""
     pattern = re.compile(expression.text, expression.flags)
-    sizes = [24, 72, 512, size]  # an exponential one takes long for 72, and for 512 does not end
-    for row in zip(*(texts(expression, one, thorough=thorough) for one in sizes), strict=True):
+    sizes = [24, 72, 512, size, 4 * size]  # an exponential one takes long for 72, and for 512 does not end
+    for *row, longer in zip(*(texts(expression, one, thorough=thorough) for one in sizes), strict=True):
         for number, text in enumerate(row):
             if min(_took(expression, pattern, text), _took(expression, pattern, text)) < FLOOR_S:
                 continue
-            if number < len(sizes) - 1:
+            if number < len(row) - 1:
                 return str(text[:60])  # so much time for so little text
-            quarter = text[: len(text) // 4]
-            long = min(_took(expression, pattern, text) for _ in range(3))
-            short = min(_took(expression, pattern, quarter) for _ in range(3))
-            if long >= FLOOR_S and long > 8 * short:
+            if all(_grows_faster(expression, pattern, text, longer) for _ in range(3)):
                 return str(text[:60])
     return None
+
+
+def _grows_faster(expression: Expression, pattern: re.Pattern[str], text: str, longer: str) -> bool:
+    """Whether four times the text takes more than eight times as long; a quadratic one takes 16 times."""
+    short = min(_took(expression, pattern, text) for _ in range(5))
+    return min(_took(expression, pattern, longer) for _ in range(2)) > 8 * short
