@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 try:
@@ -22,6 +23,11 @@ SHORTEST = 4
 LONGEST = 10
 """The most letters of a word: longer ones distinguish no more lines."""
 
+_MOST = 4
+"""The most words that a part of a pattern stands for, where it has alternatives: more take longer to compile."""
+
+_VERY_FREQUENT = 40
+
 _TELLS = 3
 """The fewest characters of the part of a word that is searched first."""
 
@@ -29,42 +35,87 @@ _FREQUENT = {190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1
 _PER_MILLE = {character: share for share, characters in _FREQUENT.items() for character in characters}
 """Frequency of characters in logs; all others are rare."""
 
+_EVERYDAY = frozenset(
+    {
+        *("Ascend", "ascend", "usr/local/Ascend", "CANN", "cann", "HCCL", "hccl", "NPU", "npu-smi", "torch"),
+        *("torch_npu", "Health", "Model", "Version", "Worker", "code", "config", "data", "device", "driver", "file"),
+        *("found", "full", "github.com", "http", "https", "import", "install", "line", "memory", "model", "network"),
+        *("not", "package", "pages", "parallel", "path", "python", "rank", "site-packages", "version", "with"),
+    }
+)
+"""Words that sound jobs print all the time."""
+
+_EVERYDAY_ENDS = frozenset(word[1:] for word in _EVERYDAY)
+"""What a pattern requires of them where it leaves open whether the first letter is a capital."""
+
+_EVERYDAY_SHARE = 1e-6
+_SLOW_SHARE = 2e-7
+"""The share of a word without any rare character, which takes long to search."""
+
 
 def words_of(expression: str) -> frozenset[str] | None:
     """Words of which every match of a pattern contains at least one; None without such words."""
-    return _best(_parser.parse(expression))
+    return _read(_parser.parse(expression))[1]
 
 
-def _best(items: Any) -> frozenset[str] | None:
-    """The most selective of the sets of words that a sequence requires."""
+def _read(items: Any) -> tuple[list[str] | None, frozenset[str] | None]:
+    """All texts that a sequence matches, where they are few; of the sets of words that it requires the rarest."""
     found: list[frozenset[str]] = []
-    run = ""
-    for operation, value in [*items, (None, None)]:
-        if str(operation) == "LITERAL" and not chr(value).isdigit():
-            run += chr(value)
+    runs = [""]
+    whole = True
+    for operation, value in items:
+        texts, words = _read_part(operation.name, value)
+        if texts and len(runs) * len(texts) <= _MOST:
+            runs = [run + text for run in runs for text in texts]
             continue
-        if len(run) >= SHORTEST:
-            found.append(frozenset({run}))
-        run = ""
-        if inner := _inner_words(str(operation), value):
-            found.append(inner)
-    return max(found, key=_telling, default=None)
+        whole = False
+        found += _words(runs)
+        runs = texts or [""]
+        if words and not texts:
+            found.append(words)
+    found += _words(runs)
+    return runs if whole else None, min(found, key=_share) if len(found) > 1 else next(iter(found), None)
 
 
-def _inner_words(operation: str, value: Any) -> frozenset[str] | None:
+def _words(runs: list[str]) -> Iterator[frozenset[str]]:
+    """Alternative texts as words, if all are long enough; one that contains another one is not needed."""
+    if min(map(len, runs)) >= SHORTEST:
+        yield frozenset(run for run in runs if not any(other in run for other in runs if other != run))
+
+
+def _read_part(operation: str, value: Any) -> tuple[list[str] | None, frozenset[str] | None]:
+    """The same of a part of a pattern; no text has a digit."""
+    if operation == "LITERAL":
+        return None if chr(value).isdigit() else [chr(value)], None
+    if operation in ("AT", "ASSERT", "ASSERT_NOT"):
+        return [""], None
     if operation == "SUBPATTERN":
-        return _best(value[-1])
-    if operation in ("MAX_REPEAT", "MIN_REPEAT") and value[0] > 0:
-        return _best(value[2])
+        return _read(value[-1])
     if operation == "BRANCH":
-        branches = [_best(branch) for branch in value[1]]
-        whole = [branch for branch in branches if branch]
-        return frozenset().union(*whole) if len(whole) == len(branches) else None
-    return None
+        read = [_read(branch) for branch in value[1]]
+        texts = [text for branch, _ in read for text in branch or ()] if all(branch for branch, _ in read) else None
+        words = frozenset().union(*(branch or () for _, branch in read)) if all(branch for _, branch in read) else None
+        return texts if texts and len(texts) <= _MOST else None, words
+    if operation in ("MAX_REPEAT", "MIN_REPEAT"):
+        texts, words = _read(value[2])
+        if value[1] > 1:
+            texts = None
+        return [*texts, ""] if texts and not value[0] else texts, words if value[0] else None
+    return None, None
 
 
-def _telling(words: frozenset[str]) -> tuple[int, int]:
-    return min(*map(len, words), LONGEST), -len(words)
+def _share(words: frozenset[str]) -> float:
+    """About how many places of a log have one of these words."""
+    return sum(map(_share_of, words))
+
+
+def _share_of(word: str) -> float:
+    frequencies = [_PER_MILLE.get(one, 1) for one in word[:LONGEST]]
+    share = prod(one / 1000 for one in frequencies)
+    if min(frequencies[: 1 - _TELLS]) >= _VERY_FREQUENT:
+        share = max(share, _SLOW_SHARE)
+    bare = word.strip(" :/-")
+    return max(share, _EVERYDAY_SHARE) if bare in _EVERYDAY or bare in _EVERYDAY_ENDS else share
 
 
 class Sieve:
@@ -141,7 +192,7 @@ def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, tuple[str, str]
 
 
 def _cost(first: str, taken: set[str]) -> float:
-    return 0 if first in taken else _PER_MILLE.get(first, 0) + 2
+    return 0 if first in taken else _PER_MILLE.get(first, 0) + 6
 
 
 def _branches(begins: Sequence[tuple[str, str]]) -> list[str]:

@@ -118,6 +118,7 @@ class Scanner:
         self._left: dict[bytes, int] = {}
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
+        self._left_out = 0
         self._seen: set[tuple[Kind, str, str, Source, int, bool]] = set()
         self._lines = self._offset = self._varied = 0
         self._in_json = False
@@ -228,7 +229,8 @@ class Scanner:
             self._vain[word] += 1
             if self._vain[word] > _WORN:
                 self._worn.add(word)
-                self._sieve = self._sought.sieve(self._worn)
+                if len(self._worn) >= 2 * self._left_out:  # a sieve takes as long to make as 10 MiB to read
+                    self._sieve, self._left_out = self._sought.sieve(self._worn), len(self._worn)
         return max(left - cost, 0)
 
     def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
