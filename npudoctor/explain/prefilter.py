@@ -26,7 +26,7 @@ LONGEST = 10
 _MOST = 4
 """The most words that a part of a pattern stands for, where it has alternatives: more take longer to compile."""
 
-_VERY_FREQUENT = 40
+_VERY_FREQUENT = 25
 
 _TELLS = 3
 """The fewest characters of the part of a word that is searched first."""
@@ -110,8 +110,8 @@ def _share(words: frozenset[str]) -> float:
 
 
 def _share_of(word: str) -> float:
-    frequencies = [_PER_MILLE.get(one, 1) for one in word[:LONGEST]]
-    share = prod(one / 1000 for one in frequencies)
+    frequencies = [_PER_MILLE.get(one, 1) for one in word]
+    share = prod(one / 1000 for one in frequencies[:LONGEST])
     if min(frequencies[: 1 - _TELLS]) >= _VERY_FREQUENT:
         share = max(share, _SLOW_SHARE)
     bare = word.strip(" :/-")
@@ -175,19 +175,20 @@ def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, tuple[str, str]
 
     At least `_TELLS` characters follow from where a part begins: a shorter one is compared at every such character.
     """
+    reach: dict[str, set[str]] = {}
+    for word in wanted:
+        for first in word[: max(len(word) - _TELLS + 1, 1)]:
+            reach.setdefault(first, set()).add(word)
     pieces: dict[str, tuple[str, str]] = {}
     taken = set(beginnings)
-    while wanted:
-        reach: dict[str, list[str]] = {}
-        for word in sorted(wanted):
-            for first in dict.fromkeys(word[: max(len(word) - _TELLS + 1, 1)]):
-                reach.setdefault(first, []).append(word)
+    while reach:
         best = min(sorted(reach), key=lambda first: _cost(first, taken) / len(reach[first]))
         taken.add(best)
-        for word in reach[best]:
+        found = reach.pop(best)
+        for word in found:
             start = word.index(best)
             pieces[word] = word[:start], word[start : start + LONGEST]
-        wanted = wanted - set(reach[best])
+        reach = {first: left for first, words in reach.items() if (left := words - found)}
     return pieces
 
 

@@ -254,7 +254,9 @@ class Scanner:
         file = len(self.files)
         gravity = gravity_of(line)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
-        if raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
+        if raised and signs.is_call_within_a_package(line, lines_above(lines, number), source):
+            found = [one for one in found if one.what != MIXED_RELEASES]
+        elif raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
         new: list[Found] = []
         for one in found:

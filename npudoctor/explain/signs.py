@@ -38,8 +38,11 @@ _INSTALLED = re.compile(
 _PACKAGE = re.compile(
     r"/(?:(?:site|dist)-packages|(?:vllm|sgl)-workspace/[\w.-]{1,60}(?:/python)?)/(?P<name>[A-Za-z_]\w{0,60})[/.]"
 )
-_BELOW = re.compile(r"/(?:site|dist)-packages/(?:torch|functorch)/|/lib(?:64)?/python3?[\d.]{0,8}/(?!site-|dist-)|^<")
-"""Files of torch and of Python itself, which pass the calls of others on."""
+_BELOW = re.compile(
+    r"/(?:site|dist)-packages/(?:torch|functorch|mmengine/registry|hydra|fire|click|typer|jsonargparse|absl|wrapt"
+    r"|decorator|pluggy)\b|/lib(?:64)?/python3?[\d.]{0,8}/(?!site-|dist-)|^<"
+)
+"""Files of torch, of Python itself and of packages that pass the calls of others on."""
 
 _REFUSED_CALL = re.compile(
     r"TypeError: (?!Ascend|NPU|npu_)[\w.]{1,160}\(\) (?:got an unexpected keyword argument|missing \d{1,3} required"
@@ -51,9 +54,17 @@ _REFUSED_CALL = re.compile(
 )
 """What a function, class or module of another release answers; also CUDA, which transformers asks an old torch for."""
 
-_FAILED_IMPORT = re.compile(r"(?P<name>NameError: )|(?:AttributeError|TypeError): (?!.{0,40}partially initialized)")
+_FAILED_IMPORT = re.compile(
+    r"(?P<name>NameError: name '(?!torch_npu'))|(?:AttributeError|TypeError): (?!.{0,40}partially initialized|'Namespace')"
+)
 """What the body of a module raises while it is imported, where a name of another package is not as it expects; a name
 that is not defined at all is one that it imports only where another package has it."""
+
+_OWN_CALL = (
+    re.compile(r"No module named '(?P<package>[A-Za-z]\w{0,60})\."),
+    re.compile(r"TypeError: (?P<plugin>(?:Ascend|NPU)[A-Z]\w{0,60}\.|\w{0,60}_(?:ascend|npu)_\w{0,60}\()"),
+)
+"""A module that a package misses of itself, and a function or class of vllm-ascend."""
 
 _ASK_FOR_CUDA = frozenset({"transformers", "accelerate"})
 """Packages that know NPUs: where they ask for CUDA, they are newer than this torch (transformers 4.50 on torch 2.2)."""
@@ -103,11 +114,10 @@ def is_call_between_packages(line: str, above: Iterable[str], source: Source) ->
     refused, failed = _REFUSED_CALL.search(line), _FAILED_IMPORT.search(line)
     if not (refused or failed):
         return False
-    nearest = next((frame for frame in _frames(above, source) if not _BELOW.search(frame["file"])), None)
-    caller = _PACKAGE.search(nearest["file"]) if nearest else None
-    if nearest is None or caller is None:
+    nearest = _nearest(above, source)
+    name = _package(nearest)
+    if nearest is None or name is None:
         return False
-    name = caller["name"]
     if failed and name != "torch_npu" and (failed["name"] or nearest.string.rstrip().endswith(", in <module>")):
         return True
     if refused and refused["cuda"]:
@@ -115,6 +125,25 @@ def is_call_between_packages(line: str, above: Iterable[str], source: Source) ->
     if refused and refused["plugin"]:
         return name in _HAVE_PLUGIN
     return refused is not None and name != refused["package"]
+
+
+def is_call_within_a_package(line: str, above: Iterable[str], source: Source) -> bool:
+    """Whether an installed package refuses what it asks of itself: a fault of this package, whatever the others are."""
+    refused = next(filter(None, (one.search(line) for one in _OWN_CALL)), None)
+    if refused is None:
+        return False
+    return _package(_nearest(above, source)) == (refused.groupdict().get("package") or "vllm_ascend")
+
+
+def _nearest(above: Iterable[str], source: Source) -> re.Match[str] | None:
+    """The last frame that makes a call of its own."""
+    return next((frame for frame in _frames(above, source) if not _BELOW.search(frame["file"])), None)
+
+
+def _package(frame: re.Match[str] | None) -> str | None:
+    """The installed package that a frame is in."""
+    found = _PACKAGE.search(frame["file"]) if frame else None
+    return found["name"] if found else None
 
 
 def _frames(above: Iterable[str], source: Source) -> Iterator[re.Match[str]]:
