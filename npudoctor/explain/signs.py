@@ -55,7 +55,8 @@ _REFUSED_CALL = re.compile(
 """What a function, class or module of another release answers; also CUDA, which transformers asks an old torch for."""
 
 _FAILED_IMPORT = re.compile(
-    r"(?P<name>NameError: name '(?!torch_npu'))|(?:AttributeError|TypeError): (?!.{0,40}partially initialized|'Namespace')"
+    r"(?P<name>NameError: name '(?!torch_npu'))"
+    r"|(?:AttributeError|TypeError): (?!.{0,40}partially initialized|'Namespace')"
 )
 """What the body of a module raises while it is imported, where a name of another package is not as it expects; a name
 that is not defined at all is one that it imports only where another package has it."""
