@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 _LIMITS = (
     (
-        re.compile(r"\b(?:ub|UB|cbuf|cc|l1|L1|l0[abc]|L0[ABC]) overflow,? requires \d"),
+        re.compile(r"\b(?:ub|Ub|UB|cbuf|cc|l1|L1|l0[abc]|L0[ABC]) overflow,? (?:requires \d|automatically set)"),
         "a kernel needs more memory on the chip than there is",
     ),
     (

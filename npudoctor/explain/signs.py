@@ -45,21 +45,17 @@ _BELOW = re.compile(
 """Files of torch, of Python itself and of packages that pass the calls of others on."""
 
 _REFUSED_CALL = re.compile(
-    r"TypeError: (?!Ascend|NPU|npu_)[\w.]{1,160}\(\) (?:got an unexpected keyword argument|missing \d{1,3} required"
-    r"|takes (?:from )?\d{1,3} )"
+    r"TypeError: (?!Ascend|NPU|npu_)(?:[\w.]{1,100}\.)?[A-Z]\w{0,60}(?:\.\w{1,60})?\(\) "
+    r"(?:got an unexpected keyword argument|missing \d{1,3} required|takes (?:from )?\d{1,3} )"
     r"|TypeError: [\w.]{1,160}\(\): incompatible function arguments"
     r"|cannot import name '\w{1,80}' from '(?P<package>\w{1,60})"
     r"|(?P<plugin>'(?:Ascend|NPU)[A-Z]\w{1,60}' object has no attribute)"
     r"|(?P<cuda>Torch not compiled with CUDA enabled)"
 )
-"""What a function, class or module of another release answers; also CUDA, which transformers asks an old torch for."""
+"""What a class or module of another release answers; also CUDA, which transformers asks an old torch for."""
 
-_FAILED_IMPORT = re.compile(
-    r"(?P<name>NameError: name '(?!torch_npu'))"
-    r"|(?:AttributeError|TypeError): (?!.{0,40}partially initialized|'Namespace')"
-)
-"""What the body of a module raises while it is imported, where a name of another package is not as it expects; a name
-that is not defined at all is one that it imports only where another package has it."""
+_FAILED_IMPORT = re.compile(r"(?:AttributeError|TypeError): (?!.{0,40}partially initialized|'Namespace')")
+"""What the body of a module raises while it is imported, where a name of another package is not as it expects."""
 
 _OWN_CALL = (
     re.compile(r"No module named '(?P<package>[A-Za-z]\w{0,60})\."),
@@ -119,7 +115,7 @@ def is_call_between_packages(line: str, above: Iterable[str], source: Source) ->
     name = _package(nearest)
     if nearest is None or name is None:
         return False
-    if failed and name != "torch_npu" and (failed["name"] or nearest.string.rstrip().endswith(", in <module>")):
+    if failed and name != "torch_npu" and nearest.string.rstrip().endswith(", in <module>"):
         return True
     if refused and refused["cuda"]:
         return name in _ASK_FOR_CUDA

@@ -398,7 +398,7 @@ CUDA = (
     [
         (f"{PACKAGES}/trl/trainer/sft.py", "TypeError: Fresh.step() got an unexpected keyword argument 'x'"),
         ("/vllm-workspace/vllm-ascend/vllm_ascend/worker.py", "TypeError: Fresh.__init__() missing 2 required argum"),
-        ("/sgl-workspace/sglang/python/sglang/srt/a.py", "[rank3]: TypeError: fresh() takes 3 positional arguments"),
+        ("/sgl-workspace/sglang/python/sglang/srt/a.py", "[rank3]: TypeError: Fresh.go() takes 3 positional arguments"),
         (f"{PACKAGES}/lm_eval/models.py", "ImportError: cannot import name 'fresh' from 'another.part'"),
     ],
 )
@@ -411,6 +411,22 @@ def test_a_call_of_an_installed_package_that_another_refuses_is_one_of_other_rel
     assert named(diagnosed(*rank, raised)) == ["P102"]
     assert named(diagnosed(head, frame, "    call()", own, "    call()", raised)) == []
     assert named(diagnosed(raised)) == []
+
+
+@pytest.mark.parametrize(
+    ("caller", "raised"),
+    [
+        (f"{PACKAGES}/trl/trainer/sft.py", "TypeError: step() got an unexpected keyword argument 'x'"),
+        (f"{PACKAGES}/vllm_ascend/ops.py", "ModuleNotFoundError: No module named 'vllm_ascend.fresh'"),
+        (f"{PACKAGES}/vllm_ascend/ops.py", "TypeError: AscendFresh.__init__() got an unexpected keyword argument 'x'"),
+        (f"{PACKAGES}/vllm_ascend/ops.py", "TypeError: set_ascend_fresh() missing 1 required keyword-only argument"),
+        (f"{PACKAGES}/mmengine/registry/a.py", "TypeError: Fresh.__init__() got an unexpected keyword argument 'x'"),
+        (f"{PACKAGES}/sglang/srt/a.py", "NameError: name 'torch_npu' is not defined"),
+    ],
+)
+def test_what_a_package_refuses_of_itself_or_of_the_program_is_no_other_release(caller: str, raised: str) -> None:
+    own, within = '  File "/home/user/train.py", line 3, in main', f'  File "{caller}", line 7, in run'
+    assert named(diagnosed("Traceback (most recent call last):", own, "    main()", within, "    run()", raised)) == []
 
 
 def test_cuda_that_transformers_asks_for_is_a_newer_release_and_cuda_of_a_program_is_none() -> None:
