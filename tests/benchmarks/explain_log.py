@@ -155,9 +155,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         log, expressions = Path(folder, "log"), Path(folder, "patterns")
         expressions.write_text("".join(f"{one}\n" for one in patterns()), encoding="utf-8")
-        print(
-            f"{len(patterns())} patterns, {args.mib} MiB each\nlog        MB/s   CPU MB/s  MiB peak{'  grep MB/s  ratio' * args.grep}"
-        )
+        print(f"{len(patterns())} patterns, {args.mib} MiB each")
+        print(f"log        MB/s   CPU MB/s  MiB peak{'  grep MB/s  ratio' * args.grep}")
         for kind in args.kinds:
             generated(log, kind, args.mib)
             megabytes = log.stat().st_size / 1e6
