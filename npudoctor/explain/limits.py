@@ -24,7 +24,8 @@ _LIMITS = (
     (
         re.compile(
             r"error: '(?:tt|memref|arith|linalg|scf|tensor|hivm|hfusion)\.[\w.]{1,60}' op (?:failed to verify"
-            r"|[Ff]ailed to propagate|[Uu]nsupported)"
+            r"|[Ff]ailed to propagate|[Uu]nsupported)|\berror: failed to legalize "
+            r"|LLVM ERROR: (?:unsupported|Cannot select)"
         ),
         "the compiler of kernels does not take what the program's kernel does",
     ),
@@ -121,6 +122,8 @@ WORDS = (
     "blocknum",
     "op converter is not",
     "' op ",
+    "error: failed to legalize",
+    "LLVM ERROR: ",
     "graph capture",
     "captured stream",
     "stream is captured",

@@ -10,6 +10,7 @@ from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_
 
 _NEAR = 6
 _TRACEBACK = 200
+_CRASH = 30
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
@@ -56,6 +57,12 @@ def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
     """The first plain sentence of a line and of those below it."""
     below = (as_text(other[:2000]) for other in lines[number + 1 : number + 1 + _NEAR])
     return next(filter(None, map(sentence_of, (line, *below))), None)
+
+
+def crashes_an_import(lines: list[bytes], number: int) -> bool:
+    """Whether a crash is one of torch_npu: it is named near it, or the log has nothing else."""
+    near = [line for line in lines[max(number - _CRASH, 0) : number + _CRASH] if line.strip()]
+    return any(b"torch_npu" in line for line in near) or len(near) <= 2
 
 
 def rank_below(lines: list[bytes], number: int) -> Source | None:
