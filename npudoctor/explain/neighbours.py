@@ -12,6 +12,16 @@ _NEAR = 6
 _TRACEBACK = 200
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_REPEATS = re.compile(
+    r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|\b[Ww]ill retry\b|\bretry(?:ing)? in \d"
+    r"|\b[Tt]rying next host\b|Unable to connect to GCS at .{0,120}Check that)"
+)
+_REPEATED_BELOW = re.compile(
+    r"\W{0,4}(?:Retrying\b|Trying to resume\b|Warning: Transient problem"
+    r"|Connecting to \S{1,200}(?: \(\S{1,200})?\.\.\. )"
+)
+"""What a program prints in or below the report of an attempt that it repeats; pip's last one has total=0."""
+
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
 
@@ -50,6 +60,12 @@ def source_of_traceback(lines: list[bytes], number: int) -> Source:
 def _bare_line(line: bytes) -> bytes:
     """A line without what a container's log puts before it."""
     return _CONTAINER.sub(b"", line, count=1)
+
+
+def is_attempt(line: str, lines: list[bytes], number: int) -> bool:
+    """Whether a line reports an attempt that the program repeats, by itself or by the line below it."""
+    below = as_text(lines[number + 1][:300]) if number + 1 < len(lines) else ""
+    return _REPEATS.match(line[:2000]) is not None or _REPEATED_BELOW.match(below) is not None
 
 
 def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
