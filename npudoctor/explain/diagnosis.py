@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from npudoctor import knowledge
-from npudoctor.explain import answers, figures, jobs
+from npudoctor.explain import answers, figures, jobs, retries
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
 from npudoctor.explain.lines import Source, source_of_file
@@ -98,7 +98,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     """Diagnose from the sightings of a scanner; `folders` are those that the user named."""
     files = scanner.files
     nodes = jobs.nodes_of([file.name for file in files], folders)
-    seen, memories = figures.weigh(_attribute(scanner.sightings, files, nodes))
+    seen, memories = figures.weigh(_attribute(retries.without_repeated(scanner.sightings), files, nodes))
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = _times([one for one in seen if nodes[one.file] not in apart], shifts)

@@ -11,8 +11,19 @@ from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_
 _NEAR = 6
 _TRACEBACK = 200
 _CRASH = 30
+_IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_REPEATS = re.compile(
+    r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|\b[Ww]ill retry\b|\bretry(?:ing)? in \d"
+    r"|\b[Tt]rying next host\b|Unable to connect to GCS at .{0,120}Check that)"
+)
+_REPEATED_BELOW = re.compile(
+    r"\W{0,4}(?:Retrying\b|Trying to resume\b|Warning: Transient problem"
+    r"|Connecting to \S{1,200}(?: \(\S{1,200})?\.\.\. )"
+)
+"""What a program prints in or below the report of an attempt that it repeats; pip's last one has total=0."""
+
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
 
@@ -53,6 +64,12 @@ def _bare_line(line: bytes) -> bytes:
     return _CONTAINER.sub(b"", line, count=1)
 
 
+def is_attempt(line: str, lines: list[bytes], number: int) -> bool:
+    """Whether a line reports an attempt that the program repeats, by itself or by the line below it."""
+    below = as_text(lines[number + 1][:300]) if number + 1 < len(lines) else ""
+    return _REPEATS.match(line[:2000]) is not None or _REPEATED_BELOW.match(below) is not None
+
+
 def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
     """The first plain sentence of a line and of those below it."""
     below = (as_text(other[:2000]) for other in lines[number + 1 : number + 1 + _NEAR])
@@ -60,9 +77,10 @@ def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
 
 
 def crashes_an_import(lines: list[bytes], number: int) -> bool:
-    """Whether a crash is one of torch_npu: it is named near it, or the log has nothing else."""
-    near = [line for line in lines[max(number - _CRASH, 0) : number + _CRASH] if line.strip()]
-    return any(b"torch_npu" in line for line in near) or len(near) <= 2
+    """Whether a crash is one of torch_npu: it is imported near it, or the report has the form of torch_npu's guide."""
+    near = lines[max(number - _CRASH, 0) : number + _CRASH]
+    dumped = number + 1 < len(lines) and lines[number + 1].strip() == b"(core dumped)"
+    return dumped or any(map(_IMPORT.search, near))
 
 
 def rank_below(lines: list[bytes], number: int) -> Source | None:

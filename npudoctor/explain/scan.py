@@ -17,6 +17,7 @@ from npudoctor.explain.lines import QUOTED, Moment, Source, advice_begins, gravi
 from npudoctor.explain.neighbours import (
     as_text,
     crashes_an_import,
+    is_attempt,
     lines_above,
     moment_near,
     rank_below,
@@ -69,9 +70,10 @@ class Sighting:
     """A match, at its first sighting of a source.
 
     `line` counts from 1, `offset` bytes from 0. `gravity` is the weight of the line's level, 0 to 1. `advice`: it is
-    in the advice of the line, not in its report. `beside` is the plain sentence in or below a generic code.
-    `place` is the program's own frame above an exception. `source` and `moment` are those of the line; `moment_near`
-    is true for a moment taken from a neighbouring line. `quoted` is `text` without credentials, for what is shown.
+    in the advice of the line, not in its report. `attempt`: the program repeats what failed here. `beside` is the plain
+    sentence in or below a generic code. `place` is the program's own frame above an exception. `source` and `moment`
+    are those of the line; `moment_near` is true for a moment taken from a neighbouring line. `quoted` is `text` without
+    credentials, for what is shown.
     """
 
     found: Found
@@ -85,6 +87,7 @@ class Sighting:
     moment_near: bool
     gravity: float
     advice: bool
+    attempt: bool = False
     beside: str | None = None
     place: str | None = None
 
@@ -123,7 +126,7 @@ class Scanner:
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
         self._left_out = 0
-        self._seen: set[tuple[Kind, str, str, Source, int, bool]] = set()
+        self._seen: set[tuple[Kind, str, str, Source, int, bool, bool]] = set()
         self._lines = self._offset = self._varied = 0
         self._in_json = False
         self._complains = signs.Complaint.NONE
@@ -257,6 +260,7 @@ class Scanner:
             source = source_of_traceback(lines, number)
         file = len(self.files)
         gravity = gravity_of(line)
+        attempt = is_attempt(line, lines, number)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
         if raised and signs.is_call_within_a_package(line, lines_above(lines, number), source):
             found = [one for one in found if one.what != MIXED_RELEASES]
@@ -267,7 +271,8 @@ class Scanner:
         new: list[Found] = []
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
-            key = (one.kind, one.what if one.kind is not Kind.EXCEPTION else "", one.by, source, file, gravity > QUOTED)
+            what = one.what if one.kind is not Kind.EXCEPTION else ""
+            key = (one.kind, what, one.by, source, file, gravity > QUOTED, attempt)
             if key not in self._seen and len(self.sightings) + len(new) < _KEPT:
                 self._seen.add(key)
                 new.append(one)
@@ -295,6 +300,7 @@ class Scanner:
                     moment_near=own is None and moment is not None,
                     gravity=gravity,
                     advice=one.start >= advice,
+                    attempt=attempt,
                     beside=sentence_beside(line, lines, number) if _wraps(one) else None,
                     place=place if one.kind is Kind.EXCEPTION else None,
                 )

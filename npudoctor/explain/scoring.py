@@ -123,7 +123,7 @@ def _weight(one: Sighting, pitfall: Pitfall) -> float:
         base = _BASE.get(kind, 0) if what == pitfall.id else 0
         if kind is Kind.SYMPTOM and is_wrapper(one.found.by):
             base *= _WRAPPER
-        elif kind is Kind.SYMPTOM and is_general(one, pitfall):
+        elif kind is Kind.SYMPTOM and (is_general(one, pitfall) or one.attempt):
             base *= _GENERAL
     return base * one.gravity * (_ADVICE if one.advice else 1)
 
