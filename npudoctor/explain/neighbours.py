@@ -10,6 +10,7 @@ from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_
 
 _NEAR = 6
 _TRACEBACK = 200
+CRASHED_IMPORT, OUT_OF_HOST_MEMORY = "P071", "P113"
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
@@ -24,6 +25,7 @@ _REPEATED_BELOW = re.compile(
 )
 """What a program prints in or below the report of an attempt that it repeats; pip's last one has total=0."""
 
+_FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
 
@@ -76,11 +78,19 @@ def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
     return next(filter(None, map(sentence_of, (line, *below))), None)
 
 
-def crashes_an_import(lines: list[bytes], number: int) -> bool:
-    """Whether a crash is one of torch_npu: it is imported near it, or the report has the form of torch_npu's guide."""
-    near = lines[max(number - _CRASH, 0) : number + _CRASH]
-    dumped = number + 1 < len(lines) and lines[number + 1].strip() == b"(core dumped)"
-    return dumped or any(map(_IMPORT.search, near))
+def fits(known: str, lines: list[bytes], number: int) -> bool:
+    """Whether the lines near one allow this known issue.
+
+    A crash is one of torch_npu where that is imported near it, or the report has the form of torch_npu's guide. What
+    reported a failure and was then killed ended itself, as MindIE does, and did not run out of memory.
+    """
+    if known == CRASHED_IMPORT:
+        near = lines[max(number - _CRASH, 0) : number + _CRASH]
+        dumped = number + 1 < len(lines) and lines[number + 1].strip() == b"(core dumped)"
+        return dumped or any(map(_IMPORT.search, near))
+    if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
+        return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
+    return True
 
 
 def rank_below(lines: list[bytes], number: int) -> Source | None:

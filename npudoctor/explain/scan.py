@@ -16,7 +16,7 @@ from npudoctor.explain import signs
 from npudoctor.explain.lines import QUOTED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.neighbours import (
     as_text,
-    crashes_an_import,
+    fits,
     is_attempt,
     lines_above,
     moment_near,
@@ -52,9 +52,6 @@ _KEPT_OF_END = 32 << 10
 
 MIXED_RELEASES = "P102"
 """The known issue that packages of one stack are of different releases."""
-
-CRASHED_IMPORT = "P071"
-"""The known issue that torch_npu crashes while it is imported."""
 
 _WINDOWS = 300
 _VARIED_BLOCKS = 31
@@ -266,8 +263,7 @@ class Scanner:
             found = [one for one in found if one.what != MIXED_RELEASES]
         elif raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
-        if any(one.what == CRASHED_IMPORT for one in found) and not crashes_an_import(lines, number):
-            found = [one for one in found if one.what != CRASHED_IMPORT]
+        found = [one for one in found if fits(one.what, lines, number)]
         new: list[Found] = []
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1

@@ -87,6 +87,15 @@ async def press(pilot: Driver, *keys: str) -> None:
         await pilot.pause()
 
 
+async def press_until(pilot: Driver, key: str, holds: Callable[[], Any]) -> None:
+    """Press a key, and again if what it shows for five seconds ended before a busy machine looked."""
+    for _ in range(20):
+        await press(pilot, key)
+        with contextlib.suppress(AssertionError):
+            return await until(pilot, holds, tries=100)
+    raise AssertionError(f"{key} does not show it; the screen:\n{text(pilot.app)}")
+
+
 def text(app: Any) -> str:
     """What is on the screen, as lines."""
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in _strips(app))

@@ -27,7 +27,7 @@ from npudoctor.tui.screens.smoke import Smoke
 from npudoctor.tui.widgets.check_list import CheckList
 from npudoctor.tui.widgets.grid_view import GridView
 from npudoctor.tui.widgets.page import Page
-from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
+from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, press_until, settled, text, until
 from tests.tui.test_views import fixed
 
 SHORT = ("Overview", "NPUs", "Topo", "Environ", "Smoke", "History")
@@ -40,14 +40,11 @@ def _a_terminal_with_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_key_that_is_not_possible_says_why() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
-        await press(pilot, "f")
-        await until(pilot, lambda: "No fix for the selected check" in text(app))
-        await press(pilot, "enter")
-        await until(pilot, lambda: "Only a skipped check" in text(app))
-        await press(pilot, "F")
-        await until(pilot, lambda: "No problem with a fix" in text(app))
-        await press(pilot, "6", "u")
-        await until(pilot, lambda: "No change to undo" in text(app))
+        await press_until(pilot, "f", lambda: "No fix for the selected check" in text(app))
+        await press_until(pilot, "enter", lambda: "Only a skipped check" in text(app))
+        await press_until(pilot, "F", lambda: "No problem with a fix" in text(app))
+        await press(pilot, "6")
+        await press_until(pilot, "u", lambda: "No change to undo" in text(app))
 
     play("healthy-a3", acts)
 
