@@ -1,13 +1,21 @@
-"""Writes docs/checks.md, docs/fixes.md and the pages in docs/checks from the catalogue: `python -m tools.pages`."""
+"""Writes what is made from other files: `python -m tools.pages`.
+
+docs/checks.md, docs/fixes.md and the pages in docs/checks from the catalogue; npudoctor/knowledge/tables/words.json,
+the words by which logs are sifted, from the expressions of the known issues.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from npudoctor import plugins
-from npudoctor.explain import fixes, pages
+from npudoctor import knowledge, plugins
+from npudoctor.explain import fixes, pages, patterns, prefilter
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+WORDS = ROOT / "npudoctor" / "knowledge" / "tables" / "words.json"
 
 
 def made() -> dict[str, str]:
@@ -15,6 +23,12 @@ def made() -> dict[str, str]:
     catalog = plugins.load(folder="")
     each = {f"checks/{check.id}.md": pages.page(check, catalog) for check in catalog.checks.values()}
     return {"checks.md": pages.catalogue(catalog), "fixes.md": fixes.page(catalog), **each}
+
+
+def words() -> dict[str, Any]:
+    """The words of each expression, by its key; the keys are in order, so that a change shows as few lines."""
+    found = {patterns.key_of(one): sorted(prefilter.words_of(one) or ()) for _, _, one in patterns.expressions()}
+    return {"schema": 1, "as_of": knowledge.pitfalls().as_of, "words": dict(sorted(found.items()))}
 
 
 def main() -> None:
@@ -27,6 +41,7 @@ def main() -> None:
             old.unlink()
     for name, text in found.items():
         (DOCS / name).write_text(text, encoding="utf-8")
+    WORDS.write_text(json.dumps(words(), indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a log is sifted by: no line that could match is lost, few others pass."""
 
+import json
 import re
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor import knowledge
-from npudoctor.explain import prefilter
+from npudoctor.explain import patterns, prefilter
 from npudoctor.explain.patterns import Kind, Sought
+from tools import pages
 
 SOUGHT = Sought()
 SIEVE = SOUGHT.sieve()
@@ -79,6 +81,12 @@ def test_every_symptom_that_is_no_code_has_a_word_without_digits() -> None:
         code = re.search(r"\d{4}|\\d", expression)
         assert words or code, f"{pitfall}: {expression}"
         assert not any(character.isdigit() for word in words or () for character in word)
+
+
+def test_the_table_has_the_words_of_every_expression() -> None:
+    made = json.loads(pages.WORDS.read_text(encoding="utf-8"))
+    assert made == pages.words(), "python -m tools.pages makes it anew"
+    assert len(made["words"]) == len({one for _, _, one in patterns.expressions()})
 
 
 @pytest.mark.parametrize(
