@@ -94,6 +94,24 @@ def test_keys_are_unique() -> None:
         assert len(keys) == len(set(keys)) > 5
 
 
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; the second value of a key would take the place of the first."""
+    assert len({key for key, _ in pairs}) == len(pairs), [key for key, _ in pairs]
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "npudoctor/knowledge/tables").glob("*.json")))
+def test_no_key_is_written_twice(name: str) -> None:
+    text = (ROOT / "npudoctor/knowledge/tables" / name).read_text(encoding="utf-8")
+    json.loads(text, object_pairs_hook=once)
+
+
+def test_no_expression_of_a_known_issue_is_written_twice() -> None:
+    for row in knowledge.pitfalls().rows:
+        each = (*row.symptoms, *row.general, *row.hints)
+        assert len(set(each)) == len(each), row.id
+
+
 def test_references_between_the_tables_lead_somewhere() -> None:
     pitfalls, errors = knowledge.pitfalls(), knowledge.errors()
     assert all(errors.code(code) for pitfall in pitfalls.rows for code in pitfall.codes)
