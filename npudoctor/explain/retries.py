@@ -15,13 +15,16 @@ from npudoctor.records import replace
 _OF_CONNECTIONS = frozenset({"P050", "P111", "P115"})
 """Known issues that an attempt shows: a server that is not reached once may be reached the next time."""
 
+_NO_CAUSE = frozenset({Kind.HINT, Kind.EXCEPTION})
+"""What a program raises later for another reason makes no attempt fail: a failed download is a symptom."""
+
 
 def without_repeated(sightings: Sequence[Sighting]) -> list[Sighting]:
     """The sightings without those of attempts to connect after which nothing failed."""
     seen = [one if not one.attempt or _connects(one) else replace(one, attempt=False) for one in sightings]
     failed: dict[int, int] = {}
     for one in seen:
-        if one.gravity == 1.0 and not one.attempt and not one.advice and one.found.kind is not Kind.HINT:
+        if one.gravity == 1.0 and not one.attempt and not one.advice and one.found.kind not in _NO_CAUSE:
             failed[one.file] = max(failed.get(one.file, 0), one.offset)
     return [one for one in seen if not one.attempt or _failed_after(one, failed)]
 

@@ -49,5 +49,10 @@ def test_a_later_failure_of_another_kind_ranks_before_a_repeated_attempt() -> No
     assert named(*REPEATED[0], failure)[0] == "P001"
 
 
+def test_an_exception_of_the_program_makes_no_earlier_attempt_fail() -> None:
+    trace = ("Traceback (most recent call last):", '  File "/work/train.py", line 5, in build', "ValueError: 511 % 8")
+    assert named(*REPEATED[0], *trace) == []
+
+
 def test_other_failures_count_though_they_are_repeated() -> None:
     assert named("accept tcp [::]:8082: accept4: too many open files; retrying in 5ms") == ["P075"]
