@@ -280,7 +280,7 @@ def _messages(seen: Iterable[Sighting]) -> tuple[tuple[ErrorText, Sighting], ...
 
 def _is_failure(one: Sighting) -> bool:
     """Whether a line reports a failure, not an attempt or advice."""
-    if one.advice or one.gravity < _REPORTED:
+    if one.advice or one.attempt or one.gravity < _REPORTED:
         return False
     if one.found.kind is Kind.SYMPTOM:
         pitfall = knowledge.pitfalls().pitfall(one.found.what)

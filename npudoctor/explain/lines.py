@@ -63,7 +63,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _LEVEL = re.compile(
     r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
     r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|(?-i:DEBUG))\b[ :]"
-    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}) \d\d:|\[([EW]) [a-z_]+\.\w+:",
+    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}) \d\d:|\[([EW]) [a-z_]+\.\w+:|\b[a-z]{2,24}(W)arning: ",
     re.IGNORECASE,
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}

@@ -10,14 +10,14 @@ from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_
 
 _NEAR = 6
 _TRACEBACK = 200
-CRASHED_IMPORT, OUT_OF_HOST_MEMORY = "P071", "P113"
+CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY = "P071", "P113", "P183"
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _REPEATS = re.compile(
-    r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|\b[Ww]ill retry\b|\bretry(?:ing)? in \d"
-    r"|\b[Tt]rying next host\b|Unable to connect to GCS at .{0,120}Check that)"
+    r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|\b[Ww]ill retry\b|\bretry(?:ing)? (?:in )?\d"
+    r"|\b[Tt]rying next host\b|Failed to connect to the meta server|Unable to connect to GCS at .{0,120}Check that)"
 )
 _REPEATED_BELOW = re.compile(
     r"\W{0,4}(?:Retrying\b|Trying to resume\b|Warning: Transient problem"
@@ -25,6 +25,7 @@ _REPEATED_BELOW = re.compile(
 )
 """What a program prints in or below the report of an attempt that it repeats; pip's last one has total=0."""
 
+_BUILD = re.compile(rb"CMake|setuptools|setup\.py|git describe|CalledProcessError|metadata-generation-failed|ninja: ")
 _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
@@ -82,12 +83,15 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     """Whether the lines near one allow this known issue.
 
     A crash is one of torch_npu where that is imported near it, or the report has the form of torch_npu's guide. What
-    reported a failure and was then killed ended itself, as MindIE does, and did not run out of memory.
+    reported a failure and was then killed ended itself, as MindIE does, and did not run out of memory. That a folder is
+    no repository stops builds, and no program that asks for its commit.
     """
     if known == CRASHED_IMPORT:
         near = lines[max(number - _CRASH, 0) : number + _CRASH]
         dumped = number + 1 < len(lines) and lines[number + 1].strip() == b"(core dumped)"
         return dumped or any(map(_IMPORT.search, near))
+    if known == NO_GIT_HISTORY and b"ot a git " in lines[number]:
+        return any(map(_BUILD.search, lines[max(number - _NEAR, 0) : number + 3 * _NEAR]))
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
         return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
     return True

@@ -1,7 +1,8 @@
 """Attempts that a program repeats: no failure where nothing fails afterwards.
 
 pip, wget, curl, the clients of model hubs and Ray report each attempt that failed, and go on. A sighting in such a
-report counts only where the log fails later, or another log of the job does.
+report counts only where the log shows a known issue later, or another log of the job does: what a program raises for
+another reason makes no attempt fail.
 """
 
 from __future__ import annotations
@@ -15,16 +16,13 @@ from npudoctor.records import replace
 _OF_CONNECTIONS = frozenset({"P050", "P111", "P115"})
 """Known issues that an attempt shows: a server that is not reached once may be reached the next time."""
 
-_NO_CAUSE = frozenset({Kind.HINT, Kind.EXCEPTION})
-"""What a program raises later for another reason makes no attempt fail: a failed download is a symptom."""
-
 
 def without_repeated(sightings: Sequence[Sighting]) -> list[Sighting]:
     """The sightings without those of attempts to connect after which nothing failed."""
     seen = [one if not one.attempt or _connects(one) else replace(one, attempt=False) for one in sightings]
     failed: dict[int, int] = {}
     for one in seen:
-        if one.gravity == 1.0 and not one.attempt and not one.advice and one.found.kind not in _NO_CAUSE:
+        if one.gravity == 1.0 and not one.attempt and not one.advice and one.found.kind is Kind.SYMPTOM:
             failed[one.file] = max(failed.get(one.file, 0), one.offset)
     return [one for one in seen if not one.attempt or _failed_after(one, failed)]
 

@@ -30,6 +30,7 @@ _GENERIC = 0.3
 _WRAPPER = 0.45
 _GENERAL = 0.45
 _ADVICE = 0.2
+_ATTEMPT = 0.43
 _SEVERITY = {"error": 1.0, "warning": 0.7, "info": 0.3}
 _LATER = 0.6
 LATER_S = 10.0
@@ -123,8 +124,10 @@ def _weight(one: Sighting, pitfall: Pitfall) -> float:
         base = _BASE.get(kind, 0) if what == pitfall.id else 0
         if kind is Kind.SYMPTOM and is_wrapper(one.found.by):
             base *= _WRAPPER
-        elif kind is Kind.SYMPTOM and (is_general(one, pitfall) or one.attempt):
+        elif kind is Kind.SYMPTOM and is_general(one, pitfall):
             base *= _GENERAL
+        if one.attempt:
+            base *= _ATTEMPT
     return base * one.gravity * (_ADVICE if one.advice else 1)
 
 

@@ -153,6 +153,17 @@ HARMLESS = (
     "d4e5f6a [BugFix] Fix NPU out of memory in profile run (#1)",
     "| EL0004 | Failed to allocate memory | Reduce the batch size |",
     "[WARNING] GE(1,python):2026-01-01-00:00:00.000 [a.cc:233]1 A: env ASCEND_OPP_PATH is not set, use default path",
+    "No module named 'vllm._version'",
+    "Flash Attention 2.0 only supports torch.float16 and torch.bfloat16 dtypes, but the current dype in A is float32.",
+    "/a/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: 'libjpeg.so.8: cannot open "
+    "shared object file: No such file or directory'If you don't plan on using image functionality you can ignore this.",
+    "fatal: not a git repository (or any of the parent directories): .git",
+    "[WARNING] DISTRIBUTED(1,f,python):2026-01-01-00:00:00.000.000 [a.cc:173] Register] Failed to connect to the meta "
+    "server node url: 127.0.0.1:8118",
+    "[W0101 00:00:00.000000 TCPStore.cpp:122] [c10d] recvValue failed on SocketImpl(fd=66): Connection reset by peer",
+    "(raylet) file_system_monitor.cc:116: /tmp/ray/session is over 95% full, available space: 51.4 GB; capacity: 1 TB.",
+    "[Driver] [2026-01-01 00:00:00] [INFO]set username and usergroup, HwHiAiUser:HwHiAiUser",
+    "2026-01-01 00:00:00,000 - modelscope - WARNING - Download file a error: Read timed out., retry 1",
 )
 """Lines that logs of sound services have."""
 
