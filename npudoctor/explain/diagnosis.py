@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from operator import attrgetter
 
 from npudoctor import knowledge
 from npudoctor.explain import answers, figures, jobs, retries
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
-from npudoctor.explain.lines import Source, source_of_file
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
 from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_error, is_generic, suspects
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
-from npudoctor.records import field, record, replace
-
-_NEIGHBOURS = 15
-"""Distance in lines within which a line without a source gets that of its neighbour."""
+from npudoctor.records import field, record
 
 _OF_KERNELS = frozenset({"P006", "P056", "P114", "P117"})
 """Known issues that say that a kernel or a build failed, or that the operator compiler did not start."""
@@ -98,7 +93,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     """Diagnose from the sightings of a scanner; `folders` are those that the user named."""
     files = scanner.files
     nodes = jobs.nodes_of([file.name for file in files], folders)
-    seen, memories = figures.weigh(_attribute(retries.without_repeated(scanner.sightings), files, nodes))
+    seen, memories = figures.weigh(jobs.attribute(retries.without_repeated(scanner.sightings), files, nodes))
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = _times([one for one in seen if nodes[one.file] not in apart], shifts)
@@ -110,6 +105,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
     limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
     ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
+    warned = [one for one in ranked if _only_warns(one, unexplained)]
+    ranked = tuple(one for one in ranked if one not in warned)
     answer = _answer(ranked, memories, seen, first, times, limit)
     beside = [one for one in ranked if not is_error(one) and (answer or (failures and one.pitfall.severity == "info"))]
     return Diagnosis(
@@ -126,7 +123,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         shifts=shifts,
         apart=apart,
         answer=answer,
-        notices=tuple(beside),
+        notices=(*beside, *warned),
     )
 
 
@@ -193,7 +190,7 @@ def _answer(
 
 def _follows_from(suspect: Suspect, limit: Sighting) -> bool:
     """Whether an issue only repeats that a kernel failed, beside the limit that says why."""
-    near = suspect.evidence[0].file == limit.file and abs(suspect.evidence[0].line - limit.line) <= _NEIGHBOURS
+    near = suspect.evidence[0].file == limit.file and abs(suspect.evidence[0].line - limit.line) <= jobs.NEIGHBOURS
     return near and suspect.pitfall.id in _OF_KERNELS
 
 
@@ -212,37 +209,17 @@ def _only_waits(suspect: Suspect) -> bool:
     return not suspect.pitfall.consequence and all(map(_waits, suspect.evidence))
 
 
+def _only_warns(suspect: Suspect, unexplained: Sequence[Sighting]) -> bool:
+    """Whether an issue is only warned of, and the job went on to an exception of the program that nothing explains."""
+    last = max(map(_place, suspect.evidence))
+    ended = any(one.place and one.gravity == 1.0 and not one.advice and _place(one) > last for one in unexplained)
+    return ended and all(one.gravity < 1.0 for one in suspect.evidence)
+
+
 def _waits(one: Sighting) -> bool:
     """Whether a code or symptom says first of all that a rank waited for another."""
     named = _named_by(one)
     return bool(named) and all(pitfall.consequence for pitfall in named)
-
-
-def _attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
-    """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
-    seen = sorted(sightings, key=_place)
-    ranks = {
-        (one.source.node or nodes[one.file], one.source.pid): one.source.rank
-        for one in seen
-        if one.source.pid and one.source.rank is not None
-    }
-    several = len({one.source.node or nodes[one.file] for one in seen}) > 1
-    names = [source_of_file(file.name) for file in files]
-    attributed = []
-    for file, group in groupby(seen, key=lambda one: one.file):
-        inside = list(group)
-        for one in inside:
-            source = one.source if one.source.known else names[file]
-            if not source.known:
-                near = [other for other in inside if other.source.known and abs(other.line - one.line) <= _NEIGHBOURS]
-                nearest = min(near, key=lambda other: abs(other.line - one.line), default=None)
-                source = nearest.source if nearest else source
-            node = source.node or one.source.node or nodes[file]
-            if source.rank is None and source.pid is not None and (node, source.pid) in ranks:
-                source = Source(ranks[node, source.pid], None, source.pid)
-            source = replace(source, node=node if several else None)
-            attributed.append(replace(one, source=source))
-    return attributed
 
 
 def _times(seen: Sequence[Sighting], shifts: Sequence[float]) -> Times:
@@ -300,7 +277,7 @@ def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) 
         if one.found.kind is Kind.EXCEPTION
         and not any(
             other.file == one.file
-            and abs(other.line - one.line) <= _NEIGHBOURS
+            and abs(other.line - one.line) <= jobs.NEIGHBOURS
             and (other.source == one.source or other.source.shares(one.source) or not other.source.known)
             for other in known
         )
@@ -386,7 +363,7 @@ def _telling(group: Sequence[Sighting], first: Sighting, times: Times) -> Sighti
     """What says most of the failures of a rank that are reported together with its first."""
 
     def together(one: Sighting) -> bool:
-        near = one.file == first.file and abs(one.line - first.line) <= _NEIGHBOURS
+        near = one.file == first.file and abs(one.line - first.line) <= jobs.NEIGHBOURS
         began, time = times.get(id(first)), times.get(id(one))
         return near or (began is not None and time is not None and abs(time - began) <= _SAME_REPORT_S)
 

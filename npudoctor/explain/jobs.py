@@ -1,4 +1,4 @@
-"""The files of a whole job: which node each comes from, and how far the clocks of the nodes are apart.
+"""The files of a whole job: which node and rank each line comes from, and how far the clocks of the nodes are apart.
 
 A run's folder holds the logs of one or several nodes, whose clocks may print different time zones, and some stamps name
 their zone and others do not. Logs of one job begin and end together: where two groups of files begin and end the same
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
-from npudoctor.explain.lines import Moment
-from npudoctor.explain.scan import FileRead
+from npudoctor.explain.lines import Moment, Source, source_of_file
+from npudoctor.explain.scan import FileRead, Sighting
+from npudoctor.records import replace
 
 _NODE = re.compile(
     r"(?:node|host|server|machine|master|worker|slave|pod|npu)[-_.]?\d[\w.-]{0,60}"
@@ -29,6 +31,9 @@ _CANN = re.compile(r"/(?:(?:ascend/)?log/)?(?:debug/|run/|security/)?(?:plog|dev
 
 _RANK = re.compile(r"rank|^\d+$|attempt|restart|plog|device", re.IGNORECASE)
 """A folder of one rank, of one try or of one kind of log."""
+
+NEIGHBOURS = 15
+"""Distance in lines within which two reports are of one failure, and a line has the source of its neighbour."""
 
 _HALF_HOUR = 1800
 _HOUR = 3600
@@ -158,3 +163,30 @@ def _shift(span: tuple[float, float], other: tuple[float, float]) -> float:
 def stamp(moment: Moment, year: int, shift: float) -> float:
     """Seconds on the common clock."""
     return moment.seconds(year) + (shift if moment.zone_s is None else 0.0)
+
+
+def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
+    """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
+    seen = sorted(sightings, key=lambda one: (one.file, one.offset))
+    ranks = {
+        (one.source.node or nodes[one.file], one.source.pid): one.source.rank
+        for one in seen
+        if one.source.pid and one.source.rank is not None
+    }
+    several = len({one.source.node or nodes[one.file] for one in seen}) > 1
+    names = [source_of_file(file.name) for file in files]
+    attributed = []
+    for file, group in groupby(seen, key=lambda one: one.file):
+        inside = list(group)
+        for one in inside:
+            source = one.source if one.source.known else names[file]
+            if not source.known:
+                near = [other for other in inside if other.source.known and abs(other.line - one.line) <= NEIGHBOURS]
+                nearest = min(near, key=lambda other: abs(other.line - one.line), default=None)
+                source = nearest.source if nearest else source
+            node = source.node or one.source.node or nodes[file]
+            if source.rank is None and source.pid is not None and (node, source.pid) in ranks:
+                source = Source(ranks[node, source.pid], None, source.pid)
+            source = replace(source, node=node if several else None)
+            attributed.append(replace(one, source=source))
+    return attributed

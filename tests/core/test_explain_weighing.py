@@ -429,6 +429,16 @@ def test_what_a_package_refuses_of_itself_or_of_the_program_is_no_other_release(
     assert named(diagnosed("Traceback (most recent call last):", own, "    main()", within, "    run()", raised)) == []
 
 
+def test_an_issue_that_is_only_warned_of_explains_no_later_exception_of_the_program() -> None:
+    warned = "WARNING utils.py:1597 -- Version mismatch: The cluster was started with:"
+    trace = ("Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "KeyError: 'text'")
+    found = diagnosed(warned, *["step"] * 30, *trace)
+    assert named(found) == [] and [one.pitfall.id for one in found.notices] == ["P102"]
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert named(diagnosed(warned, *["step"] * 30)) == ["P102"]
+    assert named(diagnosed(warned.replace("WARNING", "ERROR"), *["step"] * 30, *trace)) == ["P102"]
+
+
 def test_a_crash_is_one_of_torch_npu_only_where_that_is_imported() -> None:
     crash = "Segmentation fault (core dumped)"
     assert named(diagnosed(">>> import torch_npu", crash)) == ["P071"]
