@@ -154,6 +154,12 @@ HARMLESS = (
     "| EL0004 | Failed to allocate memory | Reduce the batch size |",
     "[WARNING] GE(1,python):2026-01-01-00:00:00.000 [a.cc:233]1 A: env ASCEND_OPP_PATH is not set, use default path",
     "No module named 'vllm._version'",
+    "INFO:agent:Environment variable 'TORCHELASTIC_ENABLE_FILE_TIMER' not found. Do not start FileTimerServer.",
+    "[2026-01-01 00:00:00] Ignore import error when loading sglang.srt.models.a: No module named 'torchaudio'",
+    'E0101 00:00:00.000000 1 a.go:48] "Failed to get system container stats" err="failed to get cgroup stats for '
+    '\\"/system.slice/docker.service\\": failed to get container info for \\"/system.slice/docker.service\\": unknown"',
+    "curl: (7) Failed to connect to localhost port 8000 after 0 ms: Connection refused",
+    "/a/torch/cuda/__init__.py:128: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.",
     "Flash Attention 2.0 only supports torch.float16 and torch.bfloat16 dtypes, but the current dype in A is float32.",
     "/a/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: 'libjpeg.so.8: cannot open "
     "shared object file: No such file or directory'If you don't plan on using image functionality you can ignore this.",
