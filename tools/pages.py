@@ -41,7 +41,14 @@ def main() -> None:
             old.unlink()
     for name, text in found.items():
         (DOCS / name).write_text(text, encoding="utf-8")
-    WORDS.write_text(json.dumps(words(), indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    WORDS.write_text(_lines(words()), encoding="utf-8")
+
+
+def _lines(table: dict[str, Any]) -> str:
+    """A table as JSON, with one expression a line."""
+    head = json.dumps({name: value for name, value in table.items() if name != "words"}).removesuffix("}")
+    rows = [f'"{key}": {json.dumps(each, ensure_ascii=False)}' for key, each in table["words"].items()]
+    return head + ', "words": {\n' + ",\n".join(rows) + "\n}}\n"
 
 
 if __name__ == "__main__":
