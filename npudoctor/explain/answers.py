@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from npudoctor import knowledge
+from npudoctor.explain import limits
 from npudoctor.explain.figures import OTHERS_GIB, Memory
 from npudoctor.explain.scan import Sighting
 from npudoctor.records import record
@@ -77,6 +78,8 @@ class AnswerKind(str, Enum):
     NOT_THE_ENVIRONMENT = "not-the-environment"
     PROGRAM_OR_PACKAGES = "program-or-packages"
     SAID_BY_THE_LOG = "said-by-the-log"
+    NO_FAILURE = "no-failure"
+    STOPPED = "stopped"
 
 
 @record(frozen=True)
@@ -92,9 +95,8 @@ class Answer:
 
 def of_limit(limit: Sighting) -> Answer:
     """The answer "not the environment" for a limit of a program, a framework or a compiler."""
-    steps = ("Another option or size that avoids it, or a release of the program or framework without this limit.",)
     title = f"Not the environment: {limit.found.what}"
-    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.quoted, steps, limit)
+    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.quoted, (limits.step_for(limit.found.what),), limit)
 
 
 def of_memory(memories: Sequence[Memory]) -> Answer | None:

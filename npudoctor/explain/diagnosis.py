@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from npudoctor import knowledge
-from npudoctor.explain import answers, figures, jobs, retries
+from npudoctor.explain import answers, figures, jobs, overcome, retries
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
 from npudoctor.explain.patterns import Kind
@@ -93,7 +93,9 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     """Diagnose from the sightings of a scanner; `folders` are those that the user named."""
     files = scanner.files
     nodes = jobs.nodes_of([file.name for file in files], folders)
-    seen, memories = figures.weigh(jobs.attribute(retries.without_repeated(scanner.sightings), files, nodes))
+    shown = retries.without_repeated(overcome.without_shutdown(scanner.sightings))
+    seen, memories = figures.weigh(jobs.attribute(shown, files, nodes))
+    endings, stop = overcome.good_endings(seen), overcome.stop_of(seen)
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = _times([one for one in seen if nodes[one.file] not in apart], shifts)
@@ -105,9 +107,16 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
     limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
     ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
-    warned = [one for one in ranked if _only_warns(one, unexplained)]
+    warned = [
+        one
+        for one in ranked
+        if _only_warns(one, unexplained, [one for one in (limit, stop) if one]) or overcome.is_overcome(one, endings)
+    ]
     ranked = tuple(one for one in ranked if one not in warned)
-    answer = _answer(ranked, memories, seen, first, times, limit)
+    answer = (
+        None if ranked else overcome.answer_of([one for group in failures.values() for one in group], endings, stop)
+    )
+    answer = answer or _answer(ranked, memories, seen, first, times, limit)
     beside = [one for one in ranked if not is_error(one) and (answer or (failures and one.pitfall.severity == "info"))]
     return Diagnosis(
         suspects=tuple(one for one in ranked if one not in beside and (answer is None or not _only_waits(one))),
@@ -209,10 +218,12 @@ def _only_waits(suspect: Suspect) -> bool:
     return not suspect.pitfall.consequence and all(map(_waits, suspect.evidence))
 
 
-def _only_warns(suspect: Suspect, unexplained: Sequence[Sighting]) -> bool:
-    """Whether an issue is only warned of, and the job went on to an exception of the program that nothing explains."""
+def _only_warns(suspect: Suspect, unexplained: Sequence[Sighting], ends: Sequence[Sighting]) -> bool:
+    """Whether an issue is only warned of, and the job went on: to an exception of the program that nothing explains,
+    to a limit of it, or until somebody stopped it."""
     last = max(map(_place, suspect.evidence))
-    ended = any(one.place and one.gravity == 1.0 and not one.advice and _place(one) > last for one in unexplained)
+    own = (one for one in unexplained if one.place or answers.is_own(one.found.what))
+    ended = any(one.gravity == 1.0 and not one.advice and _place(one) > last for one in (*own, *ends))
     return ended and all(one.gravity < 1.0 for one in suspect.evidence)
 
 
@@ -279,6 +290,7 @@ def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) 
             other.file == one.file
             and abs(other.line - one.line) <= jobs.NEIGHBOURS
             and (other.source == one.source or other.source.shares(one.source) or not other.source.known)
+            and (other.gravity == 1.0 or not answers.is_own(one.found.what))
             for other in known
         )
     ]

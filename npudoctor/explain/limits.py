@@ -95,6 +95,16 @@ _LIMITS = (
         "two parts of one process initialise ACL, which allows one initialisation",
     ),
     (
+        re.compile(r"\bpython[\d.]{0,5}: can't (?:open|find) (?:file|'__main__' module in) "),
+        "the script that is to be run does not exist",
+    ),
+    (
+        re.compile(
+            r"^Could not override '|Key '[^']{1,80}' is not in struct|MissingMandatoryValue|Missing mandatory value"
+        ),
+        "the configuration has no such key, or no value for it",
+    ),
+    (
         re.compile(r"Unknown device for graph fuser"),
         "torch.jit has no fuser for NPUs: the program uses torch.jit.script",
     ),
@@ -111,6 +121,12 @@ _LIMITS = (
     ),
 )
 """Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
+
+_STEPS = {
+    "the script that is to be run does not exist": "Correct the path, or start it in the folder of the script.",
+    "the configuration has no such key, or no value for it": "Correct the key, or add it to the configuration.",
+}
+_STEP = "Another option or size that avoids it, or a release of the program or framework without this limit."
 
 WORDS = (
     "shlib-undefined: ",
@@ -151,12 +167,22 @@ WORDS = (
     "to be on the same device",
     "daemonic processes",
     "for graph fuser",
+    ": can't ",
+    "Could not override '",
+    "is not in struct",
+    "MissingMandatoryValue",
+    "Missing mandatory",
     "REPEAT_INITIALIZE",
     "nit failed, ",
     "from 'torch.",
     "module 'torch.",
 )
 """Words of which every line with a limit has one, for the prefilter."""
+
+
+def step_for(said: str) -> str:
+    """What to do about a limit."""
+    return _STEPS.get(said, _STEP)
 
 
 def limits_in(line: str) -> Iterator[tuple[str, str, int]]:

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cache
 
 from npudoctor import knowledge
-from npudoctor.explain import chinese_messages, code_forms, exceptions, limits
+from npudoctor.explain import chinese_messages, code_forms, endings, exceptions, limits
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge import table
 from npudoctor.knowledge.tables.errors import normalise, spelled_in
@@ -109,6 +109,8 @@ class Kind(str, Enum):
     LIMIT = "limit"
     BLAME = "blame"
     ROOT_CAUSE = "root-cause"
+    STOP = "stop"
+    ENDING = "ending"
 
 
 @record(frozen=True)
@@ -147,6 +149,7 @@ class Sought:
             *_BLAME_WORDS,
             *_MEMORY_WORDS,
             *limits.WORDS,
+            *endings.WORDS,
             "Error: ",
             "Exception: ",
             "AssertionError",
@@ -172,6 +175,7 @@ class Sought:
                     *_culprits(line),
                     *_memory(line),
                     *_limits(line),
+                    *_stops(line),
                 ]
             )
         )
@@ -254,6 +258,11 @@ def _memory(line: str) -> Iterator[Found]:
 def _limits(line: str) -> Iterator[Found]:
     for pattern, said, start in limits.limits_in(line):
         yield Found(Kind.LIMIT, said, pattern, start)
+
+
+def _stops(line: str) -> Iterator[Found]:
+    for pattern, by, start in endings.stops_in(line):
+        yield Found(Kind.STOP, by, pattern, start)
 
 
 def _needed_values(line: str) -> tuple[tuple[str, str], ...]:

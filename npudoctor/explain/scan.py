@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 
 from npudoctor import knowledge
-from npudoctor.explain import signs
+from npudoctor.explain import endings, signs
 from npudoctor.explain.lines import QUOTED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.neighbours import (
     as_text,
@@ -162,6 +162,7 @@ class Scanner:
                 self._offset += cut
             tail = data[cut:]
         self._look(tail)
+        self._note_good_ending(end)
         ended = _stamp(reversed(_strip_docker(end).split(b"\n")))
         problem = "empty" if first else None
         lines = self._lines + (not end.endswith(b"\n") and bool(end))
@@ -173,6 +174,30 @@ class Scanner:
     def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
         return read
+
+    def _note_good_ending(self, end: bytes) -> None:
+        """Keep the report of success at the end of the file."""
+        ending = endings.good_ending(_strip_docker(end).decode("utf-8", "replace").replace("\r", " "))
+        if ending is None:
+            return
+        text = as_text(ending.text.encode())
+        self.sightings.append(
+            Sighting(
+                found=Found(Kind.ENDING, "success", "the last lines", 0),
+                file=len(self.files),
+                line=self._lines + 1 - ending.line_from_end,
+                offset=self._offset
+                - sum(map(len, end.split(b"\n")[-1 - ending.line_from_end :]))
+                - ending.line_from_end,
+                text=_around(text, 0),
+                quoted=_around(mask(text), 0),
+                source=source_of(text),
+                moment=None,
+                moment_near=False,
+                gravity=1.0,
+                advice=False,
+            )
+        )
 
     def _look(self, raw: bytes) -> None:
         """Search whole lines."""

@@ -219,14 +219,9 @@ class _Page:
             self._quote("evidence", message["text"])
             self._item("at", self._where(message))
         self._ranks(document)
-        others = [*(pitfalls if answer else pitfalls[1:])[:_ALSO], *document["notices"]]
-        if others:
-            self.add_blank()
-            self._title("Also in the log" if answer else "Other possible causes")
-            for other in others:
-                follows = "a consequence" if answer else "usually a consequence"
-                how = follows if other["follows_from_another"] else _CERTAINTY[other["certainty"]]
-                self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
+        others = (pitfalls if answer else pitfalls[1:])[:_ALSO]
+        self._others("Also in the log" if answer else "Other possible causes", others, by_issue=not answer)
+        self._others("" if answer and others else "Also in the log", document["notices"], stopped_nothing=True)
         if document["codes"]:
             self.add_blank()
             self._title("codes")
@@ -235,6 +230,19 @@ class _Page:
         if pitfalls and not answer:
             self.add_blank()
             self._console.print(f"Details: npudoctor explain {pitfalls[0]['id']}", soft_wrap=True)
+
+    def _others(
+        self, title: str, others: Sequence[Mapping[str, Any]], *, by_issue: bool = False, stopped_nothing: bool = False
+    ) -> None:
+        if others and title:
+            self.add_blank()
+            self._title(title)
+        for other in others:
+            how = _CERTAINTY[other["certainty"]]
+            if other["follows_from_another"]:
+                how = "usually a consequence" if by_issue else "a consequence"
+            how = "stopped nothing" if stopped_nothing else how
+            self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
         self._title(answer["title"], style="bold red")

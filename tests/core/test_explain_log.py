@@ -205,4 +205,5 @@ def test_a_consequence_says_so_and_refinements_lead_somewhere() -> None:
 
 def test_the_kinds_of_what_is_found_are_spelled_as_the_documents_spell_them() -> None:
     kinds = ["symptom", "hint", "code", "message", "exception", "memory", "limit", "blame", "root-cause"]
+    kinds += ["stop", "ending"]
     assert [kind.value for kind in Kind] == kinds

@@ -1,0 +1,92 @@
+"""How a log ends: well, or because somebody stopped the job. What it complained of before that stopped nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from npudoctor.records import record
+
+_LAST = 15
+"""Lines at the end of a log, without empty ones, in which a report of success counts."""
+
+_WELL = re.compile(
+    r"\b(?:exit(?:ed|ing)?|return(?:ed)?|finished|completed|ended)\b(?: \w{1,12}){0,2}[ _](?:code|status)"
+    r"\s?[:=(]?\s?0\b"
+    r"|\b(?:exit|return)_?(?:code|status)[\"']?\s?[:=]\s?0\b|\brc\s?=\s?0\b|\bcode=exited, status=0/SUCCESS"
+    r"|\b(?:[Tt]rain(?:ing)?|[Ff]ine-?tun(?:e|ing)|[Ee]valuation|[Ii]nference|[Cc]onversion|[Dd]eployment|[Bb]enchmark"
+    r"|[Ii]nstall(?:ation)?|[Uu]pgrade|[Bb]uild|[Tt]ests?|[Jj]ob|[Pp]ipeline|[Ww]orkflow|[Ss]tep|[Rr]un"
+    r"|[Tt]ask|[Ss]etup|[Ee]xport)"
+    r"(?: \S{1,80}){0,2}? (?:is |was |has |been |all )*"
+    r"(?:completed?|finished|done(?! (?:by|on|for|when) )|succeeded|SUCCEEDED|successful(?:ly)?|passed|success)\b"
+    r"|\b(?:[Ff]inished|[Cc]ompleted) (?:training|fine-?tuning|evaluation|inference|installing|conversion|export)\b"
+    r"|\btrain_runtime\b|\*{5} (?:train|eval|predict) metrics \*{5}"
+    r"|\b[Ss]uccessfully (?:installed|built|tagged|uninstalled|created|converted|exported|saved|started|deployed"
+    r"|loaded|completed|finished|compiled|upgraded|ran|pulled|pushed|verified)\b"
+    r"|\b(?:installed|built|finished|completed|started|deployed|compiled|converted|exported|saved|upgraded|verified"
+    r"|executed|run) successfully\b|BUILD SUCCESS|Finished: SUCCESS|\[SUCCESS\]|\b(?:ATC|AMCT|OMG) run success"
+    r"|^\[100%\] Built target |^={3,} .{0,60}\b\d{1,6} passed\b|^\d{1,6} passed\b|^Ran \d{1,6} tests? in "
+    r"|^#\d{1,4} (?:DONE \d|.{1,120}\bdone$)|^OK(?: \(.{1,60}\))?$"
+    r"|^(?:All )?[Dd]one[.!]?$|\bAll (?:done|tests passed|checks passed|jobs finished)\b"
+    r"|Application startup complete|Uvicorn running on|The server is fired up|Daemon start success|server is ready"
+    r"|HTTP/1\.[01]\"? 200\b|\bPrompt executed in \d"
+    r"|\bServing Benchmark Result|\b(?:Mean|Median|P99) (?:TTFT|TPOT|ITL)\b"
+    r"|\b(?:Request|Output token|Total [Tt]oken) throughput\b|^Throughput: |\|\s{1,40}COMPLETED\b|\bState\s?: COMPLETED\b"
+    r"|\bCOMPLETED {1,20}0:0\b|\b(?:Succeeded|Completed)\b {2,40}\d|^\S{1,100} successfully rolled out$"
+    r"|\u8bad\u7ec3\u5b8c\u6210|\u5b89\u88c5\u6210\u529f|\u6784\u5efa\u6210\u529f|\u8f6c\u6362\u6210\u529f"
+    r"|\u6267\u884c\u6210\u529f|\u90e8\u7f72\u6210\u529f|\u542f\u52a8\u6210\u529f|\u5168\u90e8\u5b8c\u6210"
+)
+"""What programs, installers, schedulers, build tools and servers print where they did what they were to do."""
+
+_FAILS = re.compile(
+    r"(?<!0 )(?<!no )(?<!without )(?:[Ee]rror|ERROR|xception|atal|FATAL|[Ff]ailed|[Ff]ailure|FAILED"
+    r"|FAILURE)\b(?!s? ?[:=] ?0)"
+    r"|\bKilled\b|\b[Aa]bort|core dumped|[Rr]efused|[Dd]enied|[Tt]imed out|\bnot found|\bNo such|panic"
+    r"|\u5931\u8d25|\u9519\u8bef|\u5f02\u5e38"
+)
+_STOPPED = (
+    (
+        re.compile(r"(?:^|[\s:\])])KeyboardInterrupt\b(?!:)|^\^C|\b[Ii]nterrupted by (?:the )?user\b"),
+        "an interrupt (Ctrl-C)",
+    ),
+    (re.compile(r"\bSIGINT\b(?!.{0,40}(?:handler|ignor))|\bgot signal: 2\b|\b[Ss]ignal 2\b"), "an interrupt (Ctrl-C)"),
+    (re.compile(r"Received 15 death signal|got signal: 15\b|\bReceived (?:signal )?SIGTERM\b"), "SIGTERM"),
+    (re.compile(r"CANCELLED AT .{0,40}DUE TO TIME LIMIT"), "the time limit of the scheduler"),
+    (re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION"), "preemption by the scheduler"),
+    (re.compile(r"(?:error|slurmstepd).{0,80}CANCELLED AT "), "the scheduler: the job was cancelled"),
+)
+WORDS = (
+    *("KeyboardInterrupt", "^C", "nterrupted by ", "SIGINT", "got signal: ", "ignal 2", "death signal", "SIGTERM"),
+    "CANCELLED AT ",
+)
+"""Words of which every line has one that shows that somebody stopped the job, for the prefilter."""
+
+
+@record(frozen=True)
+class Ending:
+    """The report of success at the end of a text: its line, counted from the end, 0 for the last, and its text."""
+
+    line_from_end: int
+    text: str
+
+
+def good_ending(text: str) -> Ending | None:
+    """The last report of success in the last lines of a log, if no line behind it reports a failure."""
+    seen = 0
+    for number, line in enumerate(reversed(text.split("\n"))):
+        if not line.strip():
+            continue
+        seen += 1
+        if seen > _LAST or _FAILS.search(line[:2000]):
+            return None
+        if _WELL.search(line[:2000]):
+            return Ending(number, line)
+    return None
+
+
+def stops_in(line: str) -> Iterator[tuple[str, str, int]]:
+    """What stopped the job from outside, as a line says: the expression, by what, and where in the line it begins."""
+    if any(word in line for word in WORDS):
+        for pattern, by in _STOPPED:
+            if match := pattern.search(line):
+                yield pattern.pattern, by, match.start()

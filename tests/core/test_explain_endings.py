@@ -1,0 +1,135 @@
+"""How a log ends: what came before a good end, or after somebody stopped the job, is no cause."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from npudoctor.explain import endings
+from npudoctor.explain.answers import AnswerKind
+from npudoctor.explain.diagnosis import Diagnosis, diagnose
+from npudoctor.explain.patterns import Sought
+from npudoctor.explain.scan import Scanner
+
+SOUGHT = Sought()
+FAULT = "ImportError: libascend_hal.so: cannot open shared object file: No such file or directory"
+
+
+def diagnosed(*lines: str) -> Diagnosis:
+    scanner = Scanner(SOUGHT)
+    scanner.read("log", [("\n".join(lines) + "\n").encode()])
+    return diagnose(scanner)
+
+
+def named(diagnosis: Diagnosis) -> list[str]:
+    return [suspect.pitfall.id for suspect in diagnosis.suspects]
+
+
+def kind(diagnosis: Diagnosis) -> AnswerKind | None:
+    return diagnosis.answer.kind if diagnosis.answer else None
+
+
+GOOD = [
+    "{'train_runtime': 120.2, 'train_samples_per_second': 10.1}",
+    "Process finished with exit code 0",
+    "[INFO] Ascend-cann-toolkit_8.3.RC1_linux-aarch64.run install success",
+    "Successfully installed torch-2.7.1 torch_npu-2.7.1",
+    "INFO:     Application startup complete.",
+    '2026-01-01 00:00:00 INFO 10.0.0.1:4242 - "POST /v1/completions HTTP/1.1" 200 OK',
+    "===================== 41 passed, 2 skipped in 12.34s =====================",
+    "OK (skipped=2)",
+    "Finished: SUCCESS",
+    "[100%] Built target ascendcl_demo",
+    "ATC run success, welcome to the next use.",
+    "Training completed. Do not forget to share your model on huggingface.co/models =)",
+    "14207|ft|npu|acct|16|COMPLETED|0:0".replace("|", "  "),
+    "训练完成",
+]
+
+
+@pytest.mark.parametrize("good", GOOD)
+def test_what_a_log_complained_of_before_it_ended_well_stopped_nothing(good: str) -> None:
+    found = diagnosed(FAULT, "step 1", good, "", "a last line")
+    assert named(found) == [] and kind(found) is AnswerKind.NO_FAILURE
+    assert found.notices and found.answer and found.answer.sighting.line == 3
+    assert good.strip() in found.answer.sighting.text
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "Process finished with exit code 1",
+        "exit code: 01",
+        "===================== 3 failed, 41 passed in 12.34s =====================",
+        "Training failed to finish",
+        "Step 3/7 : RUN pip install torch",
+        "model was not exported successfully: error",
+        "FAILED (errors=1)",
+        "14207  ft  npu  acct  16  FAILED  1:0",
+        "training is done by four ranks, and never ended",
+        "Unknown argument",
+        "训练失败",
+    ],
+)
+def test_no_other_end_is_good(bad: str) -> None:
+    assert named(diagnosed(FAULT, "step 1", bad))
+
+
+def test_a_failure_behind_a_good_report_is_told() -> None:
+    assert named(diagnosed("Successfully installed torch-2.7.1", FAULT))
+    assert named(diagnosed(FAULT, "Successfully installed torch-2.7.1", "RuntimeError: it failed"))
+    assert named(diagnosed(FAULT, GOOD[0], *["step"] * 20))
+
+
+def test_faults_of_a_device_and_warnings_of_degraded_jobs_are_told_after_a_good_end() -> None:
+    fault = "[ERROR] TS(1): device 3 multi bit ecc error, fault code 0x80E01801"
+    assert named(diagnosed(fault)) == named(diagnosed(fault, GOOD[1]))
+
+
+@pytest.mark.parametrize("made", ["plain", "gz", "docker"])
+def test_the_line_of_a_good_end_is_that_of_the_file(made: str) -> None:
+    lines = [f"step {number}" for number in range(3000)] + [FAULT, *["step"] * 9, GOOD[1], "bye"]
+    if made == "docker":
+        lines = [json.dumps({"log": line + "\n", "stream": "stdout", "time": "2026-01-01T00:00:00Z"}) for line in lines]
+    data = ("\n".join(lines) + "\n").encode()
+    scanner = Scanner(SOUGHT)
+    scanner.read("log.gz" if made == "gz" else "log", [gzip.compress(data) if made == "gz" else data])
+    found = diagnose(scanner)
+    assert found.answer and found.answer.kind is AnswerKind.NO_FAILURE
+    at = found.answer.sighting
+    assert at.line == 3011
+    assert data[at.offset :].startswith(lines[3010].encode())
+
+
+STOPS = [
+    "^CTraceback (most recent call last):",
+    "KeyboardInterrupt",
+    "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4242 got signal: 15",
+    "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+    "slurmstepd: error: *** STEP 77.0 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",
+    "Received 15 death signal, shutting down workers",
+]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_what_follows_from_a_stop_is_no_cause(stop: str) -> None:
+    after = "EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time."
+    found = diagnosed("step 1", stop, *["  frame"] * 20, after, FAULT)
+    assert named(found) == [] and kind(found) is AnswerKind.STOPPED
+    assert found.answer and found.answer.sighting.line == 2
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_what_failed_before_a_stop_stays_the_cause(stop: str) -> None:
+    assert named(diagnosed(FAULT, stop)) == named(diagnosed(FAULT))
+
+
+def test_a_later_command_in_the_same_log_is_judged() -> None:
+    assert named(diagnosed("^C", *["step"] * 400, FAULT)) == named(diagnosed(FAULT))
+
+
+def test_an_engine_that_is_ended_by_its_parent_is_not_stopped_from_outside() -> None:
+    assert not [*endings.stops_in("KeyboardInterrupt: MQLLMEngine terminated")]
+    assert not [*endings.stops_in("Sending process 4242 closing signal SIGTERM")]
