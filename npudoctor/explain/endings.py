@@ -31,7 +31,8 @@ _WELL = re.compile(
     r"|Application startup complete|Uvicorn running on|The server is fired up|Daemon start success|server is ready"
     r"|HTTP/1\.[01]\"? 200\b|\bPrompt executed in \d"
     r"|\bServing Benchmark Result|\b(?:Mean|Median|P99) (?:TTFT|TPOT|ITL)\b"
-    r"|\b(?:Request|Output token|Total [Tt]oken) throughput\b|^Throughput: |\|\s{1,40}COMPLETED\b|\bState\s?: COMPLETED\b"
+    r"|\b(?:Request|Output token|Total [Tt]oken) throughput\b|^Throughput: "
+    r"|\|\s{1,40}COMPLETED\b|\bState\s?: COMPLETED\b"
     r"|\bCOMPLETED {1,20}0:0\b|\b(?:Succeeded|Completed)\b {2,40}\d|^\S{1,100} successfully rolled out$"
     r"|\u8bad\u7ec3\u5b8c\u6210|\u5b89\u88c5\u6210\u529f|\u6784\u5efa\u6210\u529f|\u8f6c\u6362\u6210\u529f"
     r"|\u6267\u884c\u6210\u529f|\u90e8\u7f72\u6210\u529f|\u542f\u52a8\u6210\u529f|\u5168\u90e8\u5b8c\u6210"
@@ -50,14 +51,41 @@ _STOPPED = (
         "an interrupt (Ctrl-C)",
     ),
     (re.compile(r"\bSIGINT\b(?!.{0,40}(?:handler|ignor))|\bgot signal: 2\b|\b[Ss]ignal 2\b"), "an interrupt (Ctrl-C)"),
-    (re.compile(r"Received 15 death signal|got signal: 15\b|\bReceived (?:signal )?SIGTERM\b"), "SIGTERM"),
-    (re.compile(r"CANCELLED AT .{0,40}DUE TO TIME LIMIT"), "the time limit of the scheduler"),
-    (re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION"), "preemption by the scheduler"),
-    (re.compile(r"(?:error|slurmstepd).{0,80}CANCELLED AT "), "the scheduler: the job was cancelled"),
+    (
+        re.compile(
+            r"Received 15 death signal|got signal: 15\b|(?i:\b(?:received|caught|got) (?:signal )?(?:SIGTERM|15)\b"
+            r"|\bSIGTERM (?:was )?received)"
+        ),
+        "SIGTERM",
+    ),
+    (
+        re.compile(r"CANCELLED AT .{0,40}DUE TO TIME LIMIT|\breason[\"']?[:=] ?[\"']?DeadlineExceeded"),
+        "a time limit of the scheduler",
+    ),
+    (
+        re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION|\bPreempted\b.{0,80}\b(?:by|to)\b"),
+        "the scheduler: another job went first",
+    ),
+    (re.compile(r"\*\*\* JOB \d{1,12} ON \S{1,80} CANCELLED AT "), "the scheduler: the job was cancelled"),
+    (
+        re.compile(
+            r"The operation was cancell?ed\.|Job failed: cancell?ed|(?i:\b(?:cancell?ed|stopped) by (?:the )?user\b)"
+        ),
+        "a user: the job was cancelled",
+    ),
 )
 WORDS = (
     *("KeyboardInterrupt", "^C", "nterrupted by ", "SIGINT", "got signal: ", "ignal 2", "death signal", "SIGTERM"),
-    "CANCELLED AT ",
+    *(
+        "CANCELLED AT ",
+        "DeadlineExceeded",
+        "Preempted",
+        " was cancel",
+        "failed: cancel",
+        "ed by user",
+        "ed by the user",
+    ),
+    *("eceived signal 15", "aught signal 15", "eceived 15", "ot signal 15"),
 )
 """Words of which every line has one that shows that somebody stopped the job, for the prefilter."""
 

@@ -110,6 +110,10 @@ STOPS = [
     "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
     "slurmstepd: error: *** STEP 77.0 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",
     "Received 15 death signal, shutting down workers",
+    "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 ***",
+    "INFO launcher.py:110] SIGTERM received, shutting down FastAPI HTTP server.",
+    "##[error]The operation was canceled.",
+    "  Warning  Preempted  12s  volcano  Preempted by pod 77 on node node0",
 ]
 
 
@@ -133,3 +137,4 @@ def test_a_later_command_in_the_same_log_is_judged() -> None:
 def test_an_engine_that_is_ended_by_its_parent_is_not_stopped_from_outside() -> None:
     assert not [*endings.stops_in("KeyboardInterrupt: MQLLMEngine terminated")]
     assert not [*endings.stops_in("Sending process 4242 closing signal SIGTERM")]
+    assert not [*endings.stops_in("slurmstepd: error: *** STEP 77.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 ***")]
