@@ -17,8 +17,11 @@ from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import field, record
 
-_OF_KERNELS = frozenset({"P006", "P056", "P114", "P117"})
+_OF_KERNELS = frozenset({"P006", "P056", "P104", "P114", "P117"})
 """Known issues that say that a kernel or a build failed, or that the operator compiler did not start."""
+
+_OF_THE_PROGRAM = (AnswerKind.NOT_THE_ENVIRONMENT, AnswerKind.STOPPED, AnswerKind.NO_FAILURE)
+"""Answers beside which each known issue is a consequence."""
 
 _place = attrgetter("file", "offset")
 _SAME_INSTANT_S = 1.0
@@ -94,8 +97,10 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     files = scanner.files
     nodes = jobs.nodes_of([file.name for file in files], folders)
     shown = retries.without_repeated(overcome.without_shutdown(scanner.sightings))
-    seen, memories = figures.weigh(jobs.attribute(shown, files, nodes))
-    endings, stop = overcome.good_endings(seen), overcome.stop_of(seen)
+    every = jobs.attribute(shown, files, nodes)
+    live, past = overcome.divide(every, files)
+    seen, memories = figures.weigh(live)
+    stop = overcome.stop_of(seen)
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = _times([one for one in seen if nodes[one.file] not in apart], shifts)
@@ -107,21 +112,24 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
     limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
     ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
-    warned = [
+    ends = [one for one in (limit, stop) if one]
+    warned = [one for one in ranked if _only_warns(one, unexplained, ends)]
+    ranked = tuple(one for one in ranked if one not in warned)
+    warned += [
+        one for one in suspects(past, {}) if one.pitfall.id not in {each.pitfall.id for each in (*ranked, *warned)}
+    ]
+    answer = None if ranked else overcome.answer_of(failures, files, stop)
+    answer = answer or _answer(ranked, memories, seen, first, times, limit)
+    own = answer is not None and answer.kind in _OF_THE_PROGRAM
+    beside = [
         one
         for one in ranked
-        if _only_warns(one, unexplained, [one for one in (limit, stop) if one]) or overcome.is_overcome(one, endings)
+        if own or (not is_error(one) and (answer or (failures and one.pitfall.severity == "info")))
     ]
-    ranked = tuple(one for one in ranked if one not in warned)
-    answer = (
-        None if ranked else overcome.answer_of([one for group in failures.values() for one in group], endings, stop)
-    )
-    answer = answer or _answer(ranked, memories, seen, first, times, limit)
-    beside = [one for one in ranked if not is_error(one) and (answer or (failures and one.pitfall.severity == "info"))]
     return Diagnosis(
         suspects=tuple(one for one in ranked if one not in beside and (answer is None or not _only_waits(one))),
-        codes=_codes(seen, scanner),
-        messages=_messages(seen),
+        codes=_codes(every, scanner),
+        messages=_messages(every),
         first_failure=first,
         blamed=tuple({one.found.what: one for one in reversed(seen) if one.found.kind is Kind.BLAME}.values()),
         unexplained=min(unexplained, key=_place, default=None),

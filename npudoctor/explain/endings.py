@@ -1,4 +1,7 @@
-"""How a log ends: well, or because somebody stopped the job. What it complained of before that stopped nothing."""
+"""How far a job came, and how its log ends: progress, success, or a stop from outside.
+
+What a log complained of before its job made progress or ended well stopped nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _WELL = re.compile(
     r"|executed|run) successfully\b|BUILD SUCCESS|Finished: SUCCESS|\[SUCCESS\]|\b(?:ATC|AMCT|OMG) run success"
     r"|^\[100%\] Built target |^={3,} .{0,60}\b\d{1,6} passed\b|^\d{1,6} passed\b|^Ran \d{1,6} tests? in "
     r"|^#\d{1,4} (?:DONE \d|.{1,120}\bdone$)|^OK(?: \(.{1,60}\))?$"
-    r"|^(?:All )?[Dd]one[.!]?$|\bAll (?:done|tests passed|checks passed|jobs finished)\b"
+    r"|^(?:All |\w{1,20} )?[Dd]one(?:[.!,]|$)|\bAll (?:done|tests passed|checks passed|jobs finished)\b"
     r"|Application startup complete|Uvicorn running on|The server is fired up|Daemon start success|server is ready"
     r"|HTTP/1\.[01]\"? 200\b|\bPrompt executed in \d"
     r"|\bServing Benchmark Result|\b(?:Mean|Median|P99) (?:TTFT|TPOT|ITL)\b"
@@ -40,11 +43,32 @@ _WELL = re.compile(
 """What programs, installers, schedulers, build tools and servers print where they did what they were to do."""
 
 _FAILS = re.compile(
+    r"\b(?:rc|(?:code|status))\s?[:=(]?\s?-?[1-9]|"
     r"(?<!0 )(?<!no )(?<!without )(?:[Ee]rror|ERROR|xception|atal|FATAL|[Ff]ailed|[Ff]ailure|FAILED"
     r"|FAILURE)\b(?!s? ?[:=] ?0)"
     r"|\bKilled\b|\b[Aa]bort|core dumped|[Rr]efused|[Dd]enied|[Tt]imed out|\bnot found|\bNo such|panic"
     r"|\u5931\u8d25|\u9519\u8bef|\u5f02\u5e38"
 )
+_PROGRESS = re.compile(
+    rb"\bloss(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
+    rb"|\bAvg prompt throughput: (?!0\.0 )\d|\bgen throughput \(token/s\): (?!0\.0+\b)\d"
+    rb"|\"POST \S{1,80} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
+)
+"""What training and serving print for a step or a request that was done."""
+
+_OF_PROGRESS = (
+    b"loss",
+    b"prompt throughput: ",
+    b"gen throughput (",
+    b'" 200',
+    b"per step time: ",
+    b"time per iteration",
+)
+"""Words of which every line of progress has one."""
+
+_TRIED = 200
+"""The most lines of a block with one of these words that are searched."""
+
 _STOPPED = (
     (
         re.compile(r"(?:^|[\s:\])])KeyboardInterrupt\b(?!:)|^\^C|\b[Ii]nterrupted by (?:the )?user\b"),
@@ -53,8 +77,8 @@ _STOPPED = (
     (re.compile(r"\bSIGINT\b(?!.{0,40}(?:handler|ignor))|\bgot signal: 2\b|\b[Ss]ignal 2\b"), "an interrupt (Ctrl-C)"),
     (
         re.compile(
-            r"Received 15 death signal|got signal: 15\b|(?i:\b(?:received|caught|got) (?:signal )?(?:SIGTERM|15)\b"
-            r"|\bSIGTERM (?:was )?received)"
+            r"Received 15 death signal|got signal: 15\b|(?i:\b(?:received|caught|got) (?:signals?[ .])?(?:SIGTERM|15)\b"
+            r"|\bSIGTERM\W{1,3}(?:was )?(?:received|caught))"
         ),
         "SIGTERM",
     ),
@@ -66,7 +90,11 @@ _STOPPED = (
         re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION|\bPreempted\b.{0,80}\b(?:by|to)\b"),
         "the scheduler: another job went first",
     ),
-    (re.compile(r"\*\*\* JOB \d{1,12} ON \S{1,80} CANCELLED AT "), "the scheduler: the job was cancelled"),
+    (re.compile(r"srun: error: Node failure on|DUE TO NODE FAILURE"), "the scheduler: a node of the job failed"),
+    (
+        re.compile(r"\*\*\* JOB \d{1,12} ON \S{1,80} CANCELLED AT (?!.{0,40}DUE TO NODE)"),
+        "the scheduler: the job was cancelled",
+    ),
     (
         re.compile(
             r"The operation was cancell?ed\.|Job failed: cancell?ed|(?i:\b(?:cancell?ed|stopped) by (?:the )?user\b)"
@@ -85,7 +113,7 @@ WORDS = (
         "ed by user",
         "ed by the user",
     ),
-    *("eceived signal 15", "aught signal 15", "eceived 15", "ot signal 15"),
+    *("Node failure on", "TO NODE FAILURE", "eceived signal 15", "aught signal 15", "eceived 15", "ot signal 15"),
 )
 """Words of which every line has one that shows that somebody stopped the job, for the prefilter."""
 
@@ -110,6 +138,22 @@ def good_ending(text: str) -> Ending | None:
         if _WELL.search(line[:2000]):
             return Ending(number, line)
     return None
+
+
+def first_progress(text: bytes) -> int | None:
+    """Where the first line begins that reports progress, in a block of whole lines."""
+    found: int | None = None
+    for word in _OF_PROGRESS:
+        at = text.find(word, 0, found)
+        for _ in range(_TRIED):
+            if at < 0:
+                break
+            begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+            if _PROGRESS.search(text[begin : end if 0 <= end <= begin + 2000 else begin + 2000]):
+                found = begin if found is None else min(found, begin)
+                break
+            at = text.find(word, end, found) if end >= 0 else -1
+    return found
 
 
 def stops_in(line: str) -> Iterator[tuple[str, str, int]]:

@@ -105,6 +105,14 @@ _LIMITS = (
         "the configuration has no such key, or no value for it",
     ),
     (
+        re.compile(r"undefined reference to .{1,200}std::__cxx11::"),
+        "the program is compiled with another C++ ABI than a library that it is linked with",
+    ),
+    (
+        re.compile(r"not enough slots available in the system"),
+        "mpirun is asked for more processes than the hosts have slots",
+    ),
+    (
         re.compile(r"Unknown device for graph fuser"),
         "torch.jit has no fuser for NPUs: the program uses torch.jit.script",
     ),
@@ -125,6 +133,12 @@ _LIMITS = (
 _STEPS = {
     "the script that is to be run does not exist": "Correct the path, or start it in the folder of the script.",
     "the configuration has no such key, or no value for it": "Correct the key, or add it to the configuration.",
+    "the program is compiled with another C++ ABI than a library that it is linked with": (
+        "Compile it with -D_GLIBCXX_USE_CXX11_ABI=0, or 1 where the library has std::__cxx11 in its names."
+    ),
+    "mpirun is asked for more processes than the hosts have slots": (
+        "Ask for fewer, name slots=N for each host in the hostfile, or add --oversubscribe."
+    ),
 }
 _STEP = "Another option or size that avoids it, or a release of the program or framework without this limit."
 
@@ -168,6 +182,8 @@ WORDS = (
     "daemonic processes",
     "for graph fuser",
     ": can't ",
+    "undefined reference to ",
+    "not enough slots ",
     "Could not override '",
     "is not in struct",
     "MissingMandatoryValue",

@@ -63,7 +63,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _LEVEL = re.compile(
     r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
     r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|(?-i:DEBUG))\b[ :]"
-    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}) \d\d:|\[([EW]) [a-z_]+\.\w+:|\b[a-z]{2,24}(W)arning: ",
+    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}| 20\d\d-\d\d-\d\d) \d\d:|\[([EW]) [a-z_]+\.\w+:|\b[a-z]{2,24}(W)arning: ",
     re.IGNORECASE,
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
@@ -73,8 +73,18 @@ _QUOTES = re.compile(
     r"|^[0-9a-f]{7,12} (?:\([^()]{1,80}\) )?"
     r"(?:\[\w|(?:[Ff]ix|[Ff]eat|[Dd]ocs?|[Cc]hore|[Rr]efactor|[Rr]evert|[Mm]erge)\b)"
     r"|^\|\s?\W{0,4}E[A-Z]?\d{4,5}\W{0,4}\s?\||^(?:\d{1,2}\.|[-*]) (?:If|When) "
+    r"|^(?:20\d\d-\d\d-\d\dT\S{8,20} )?##\[(?:group|command|section)\]|^Step \d{1,3}/\d{1,3} : [A-Z]"
+    r"|^(?:#\d{1,4} |=> (?:[A-Z]{4,8} )?)?\[[^\]]{0,40}\d{1,3}/\d{1,3}\] [A-Z]{3,10} "
+    r"|^(?:\([\w.-]{1,40}\) )?(?:\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?)?[$#] \S"
 )
-"""What is before words that report nothing: a repeated command, a comment, a prompt, a commit, a guide."""
+"""What is before words that report nothing: a command that is run, a comment, a prompt, a commit, a guide."""
+
+_IGNORED = re.compile(
+    r"\((?:ignored|ignoring|harmless|non-fatal|not fatal|optional|as expected)\b"
+    r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b"
+    r"|, (?:ignored|ignoring|skipped|skipping)\.?\s{0,4}$"
+)
+"""What says that a line reports nothing that matters."""
 
 QUOTED = 0.05
 """The weight of words that report nothing."""
@@ -244,7 +254,7 @@ def _moment(
 
 def gravity_of(line: str) -> float:
     """The weight of a line by its level, 0 to 1; one without a level has weight 1, one that only quotes has little."""
-    if _QUOTES.search(line):
+    if _QUOTES.search(line) or _IGNORED.search(line):
         return QUOTED
     found = _LEVEL.search(line)
     if not found:

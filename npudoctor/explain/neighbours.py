@@ -11,6 +11,7 @@ from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_
 _NEAR = 6
 _TRACEBACK = 200
 CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY = "P071", "P113", "P183"
+FOR_CUDA = frozenset({"P105", "P167"})
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
@@ -27,6 +28,15 @@ _REPEATED_BELOW = re.compile(
 
 _BUILD = re.compile(rb"CMake|setuptools|setup\.py|git describe|CalledProcessError|metadata-generation-failed|ninja: ")
 _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
+_FALLS_BACK = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|instead\b|\b(?:is|are) used\b")
+_KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b")
+_FAILED_RANK = re.compile(rb"exitcode\s{0,8}: [1-9]")
+_DETAILS = 4
+"""Lines above one, in which a warning says that what failed is replaced, and this line is a detail of it."""
+
+_SUMMARY = 60
+"""Lines of the summary of torchrun, with a few ranks in it."""
+
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
 
@@ -83,8 +93,10 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     """Whether the lines near one allow this known issue.
 
     A crash is one of torch_npu where that is imported near it, or the report has the form of torch_npu's guide. What
-    reported a failure and was then killed ended itself, as MindIE does, and did not run out of memory. That a folder is
+    reported a failure and was then killed ended itself, as MindIE does, and did not run out of memory; nor did a rank
+    that torchrun killed because another one had failed. That a folder is
     no repository stops builds, and no program that asks for its commit.
+    A CUDA-only package that is replaced stops nothing.
     """
     if known == CRASHED_IMPORT:
         near = lines[max(number - _CRASH, 0) : number + _CRASH]
@@ -94,7 +106,18 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
         return any(map(_BUILD.search, lines[max(number - _NEAR, 0) : number + 3 * _NEAR]))
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
         return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
+    if known in FOR_CUDA:
+        return not any(map(_FALLS_BACK.search, lines[max(number - _DETAILS, 0) : number + 1]))
+    if known == OUT_OF_HOST_MEMORY and _KILLED_RANK.search(lines[number]):
+        return not _is_ended_by_launcher(lines, number)
     return True
+
+
+def _is_ended_by_launcher(lines: list[bytes], number: int) -> bool:
+    """Whether another rank of the summary of torchrun failed by itself, and this one is not named as the first."""
+    if any(b"Root Cause" in line for line in lines[max(number - _NEAR, 0) : number]):
+        return False
+    return any(map(_FAILED_RANK.search, lines[max(number - _SUMMARY, 0) : number + _SUMMARY]))
 
 
 def rank_below(lines: list[bytes], number: int) -> Source | None:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from npudoctor import knowledge
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.patterns import Kind
-from npudoctor.explain.scan import Sighting
-from npudoctor.explain.scoring import Suspect
+from npudoctor.explain.scan import FileRead, Sighting
 
 _SHUTDOWN_LINES = 300
 """Lines after a stop in which what fails follows from it; later ones may be of another command in the same log."""
 
 
-def good_endings(seen: Sequence[Sighting]) -> Mapping[int, Sighting]:
-    """The reports of success at the end of the files, by file."""
-    return {one.file: one for one in seen if one.found.kind is Kind.ENDING}
+def divide(seen: Sequence[Sighting], files: Sequence[FileRead]) -> tuple[list[Sighting], list[Sighting]]:
+    """The sightings that may tell why the job failed, and those after which it made progress, or ended well.
+
+    Faults of a device, and issues that make a job slow or wrong and stop none, are not overcome by progress.
+    """
+    reached = [max(file.progress_at or 0, file.good_ending.offset if file.good_ending else 0) for file in files]
+    past = [one for one in seen if one.offset < reached[one.file] and _may_be_overcome(one)]
+    left_out = set(map(id, past))
+    return [one for one in seen if id(one) not in left_out], past
+
+
+def _may_be_overcome(one: Sighting) -> bool:
+    if one.found.kind in (Kind.SYMPTOM, Kind.HINT):
+        pitfall = knowledge.pitfalls().pitfall(one.found.what)
+        return pitfall is None or (pitfall.severity == "error" and not pitfall.device_fault)
+    if one.found.kind is Kind.CODE:
+        code = knowledge.errors().code(one.found.what)
+        named = [knowledge.pitfalls().pitfall(id) for id in (code.pitfalls[:1] if code else ())]
+        return not any(pitfall and pitfall.device_fault for pitfall in named)
+    return one.found.kind in (Kind.EXCEPTION, Kind.MESSAGE, Kind.MEMORY, Kind.LIMIT)
 
 
 def stop_of(seen: Sequence[Sighting]) -> Sighting | None:
@@ -29,33 +46,26 @@ def without_shutdown(seen: Sequence[Sighting]) -> list[Sighting]:
     return [
         one
         for one in seen
-        if one.found.kind in (Kind.STOP, Kind.ENDING)
+        if one.found.kind is Kind.STOP
         or not any(stop.file == one.file and 0 <= one.line - stop.line <= _SHUTDOWN_LINES for stop in stops)
     ]
 
 
-def is_overcome(suspect: Suspect, endings: Mapping[int, Sighting]) -> bool:
-    """Whether a job that an issue would stop went on and ended well."""
-    return (
-        suspect.pitfall.severity == "error"
-        and not suspect.pitfall.device_fault
-        and all(one.file in endings and one.offset < endings[one.file].offset for one in suspect.evidence)
-    )
-
-
-def answer_of(failed: Sequence[Sighting], endings: Mapping[int, Sighting], stop: Sighting | None) -> Answer | None:
+def answer_of(
+    failures: Mapping[str, Sequence[Sighting]], files: Sequence[FileRead], stop: Sighting | None
+) -> Answer | None:
     """The answer where nothing that the log reports made the job end: it ended well, or somebody stopped it.
 
-    `failed` are the sightings of failures, exceptions among them.
+    `failures` are the sightings of failures, exceptions among them, without what was overcome.
     """
-    if endings and all(one.file in endings and one.offset < endings[one.file].offset for one in failed):
-        last = max(endings.values(), key=lambda one: (one.file, one.offset))
+    endings = [file.good_ending for file in files if file.good_ending]
+    if endings and not failures:
         title = "This log shows no failure: it ends with a report of success"
-        because = "what it complains of before stopped nothing" if failed else "no line behind it reports a failure"
-        return Answer(AnswerKind.NO_FAILURE, title, because, (), last)
-    reported = [one for one in failed if one.gravity == 1.0]
+        because = "no line behind it reports a failure, and what is reported before it stopped nothing"
+        return Answer(AnswerKind.NO_FAILURE, title, because, (), endings[-1])
+    reported = [one for group in failures.values() for one in group if one.gravity == 1.0]
     if stop is not None and not any(one.file == stop.file and one.offset < stop.offset for one in reported):
-        title = f"Not the environment: the job was stopped by {stop.found.what}"
+        title = f"The job was stopped from outside, by {stop.found.what}"
         because = "no failure is reported before it; what is reported after it follows from it"
         return Answer(AnswerKind.STOPPED, title, because, (), stop)
     return None

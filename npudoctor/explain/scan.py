@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import accumulate, islice
 
 from npudoctor import knowledge
@@ -25,7 +25,7 @@ from npudoctor.explain.neighbours import (
     source_of_traceback,
 )
 from npudoctor.explain.patterns import Found, Kind, Sought
-from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpack, without_json
+from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, without_json
 from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
 
@@ -52,6 +52,9 @@ _KEPT_OF_END = 32 << 10
 
 MIXED_RELEASES = "P102"
 """The known issue that packages of one stack are of different releases."""
+
+HIDDEN_BY_SOURCE = "P070"
+"""The known issue that a source folder hides an installed package of its name."""
 
 _WINDOWS = 300
 _VARIED_BLOCKS = 31
@@ -94,7 +97,8 @@ class FileRead:
     """One file; `problem` says why it was not read, `stopped` why it was read in part.
 
     `began` and `ended` are its first and its last time stamp, as far as its first and last lines have one.
-    `complains` is the most severe word in it; `in_container`: its beginning shows a container.
+    `complains` is the most severe word in it; `in_container`: its beginning shows a container. `progress_at` is the
+    offset of the first line that reports progress, `good_ending` a report of success in its last lines.
     """
 
     name: str
@@ -107,6 +111,8 @@ class FileRead:
     ended: Moment | None = None
     complains: signs.Complaint = signs.Complaint.ERROR
     in_container: bool = False
+    progress_at: int | None = None
+    good_ending: Sighting | None = None
 
 
 class Scanner:
@@ -123,7 +129,8 @@ class Scanner:
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
         self._left_out = 0
-        self._seen: set[tuple[Kind, str, str, Source, int, bool, bool]] = set()
+        self._seen: set[tuple[Kind, str, str, Source, int, bool, bool, bool]] = set()
+        self._progress_at: int | None = None
         self._lines = self._offset = self._varied = 0
         self._in_json = False
         self._complains = signs.Complaint.NONE
@@ -132,6 +139,7 @@ class Scanner:
         """Read one file, given in blocks of any size."""
         self._lines = self._offset = self._varied = 0
         self._in_json = False
+        self._progress_at = None
         tail = b""
         unfinished = 0
         first = True
@@ -139,7 +147,7 @@ class Scanner:
         self._complains = signs.Complaint.NONE
         began = None
         end = b""
-        pieces = _Pieces(blocks, self._progress)
+        pieces = Pieces(blocks, self._progress)
         for block in pieces:
             if first and (problem := _why_unreadable(block)):
                 return self._end_of_file(FileRead(name, len(block), 0, problem=problem))
@@ -162,41 +170,38 @@ class Scanner:
                 self._offset += cut
             tail = data[cut:]
         self._look(tail)
-        self._note_good_ending(end)
         ended = _stamp(reversed(_strip_docker(end).split(b"\n")))
         problem = "empty" if first else None
         lines = self._lines + (not end.endswith(b"\n") and bool(end))
         signed = (signs.Complaint.ERROR if foreign else self._complains, in_container)
+        far = (self._progress_at, self._good_ending(end))
         return self._end_of_file(
-            FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed)
+            FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed, *far)
         )
 
     def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
         return read
 
-    def _note_good_ending(self, end: bytes) -> None:
-        """Keep the report of success at the end of the file."""
+    def _good_ending(self, end: bytes) -> Sighting | None:
+        """The report of success in the last lines of the file."""
         ending = endings.good_ending(_strip_docker(end).decode("utf-8", "replace").replace("\r", " "))
         if ending is None:
-            return
+            return None
         text = as_text(ending.text.encode())
-        self.sightings.append(
-            Sighting(
-                found=Found(Kind.ENDING, "success", "the last lines", 0),
-                file=len(self.files),
-                line=self._lines + 1 - ending.line_from_end,
-                offset=self._offset
-                - sum(map(len, end.split(b"\n")[-1 - ending.line_from_end :]))
-                - ending.line_from_end,
-                text=_around(text, 0),
-                quoted=_around(mask(text), 0),
-                source=source_of(text),
-                moment=None,
-                moment_near=False,
-                gravity=1.0,
-                advice=False,
-            )
+        behind = end.split(b"\n")[-1 - ending.line_from_end :]
+        return Sighting(
+            found=Found(Kind.ENDING, "success", "the last lines", 0),
+            file=len(self.files),
+            line=self._lines + 1 - ending.line_from_end,
+            offset=self._offset - sum(map(len, behind)) - ending.line_from_end,
+            text=_around(text, 0),
+            quoted=_around(mask(text), 0),
+            source=source_of(text),
+            moment=None,
+            moment_near=False,
+            gravity=1.0,
+            advice=False,
         )
 
     def _look(self, raw: bytes) -> None:
@@ -211,6 +216,10 @@ class Scanner:
             said = text if sifted else b"\n".join(lines[number] for number in numbers)
             self._complains = max(self._complains, signs.complaint_of(said))
         known = self._left
+        self._goes_on_from = None if self._progress_at is None else -1
+        if self._progress_at is None and (start := endings.first_progress(text)) is not None:
+            self._progress_at = self._offset + start
+            self._goes_on_from = text.count(b"\n", 0, start)
         for number in numbers:
             shape = lines[number].translate(None, _VARYING)
             left = known.get(shape)
@@ -288,12 +297,16 @@ class Scanner:
             found = [one for one in found if one.what != MIXED_RELEASES]
         elif raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
+        if raised and signs.is_from_source(line, lines_above(lines, number), source):
+            found = [one for one in found if one.kind is not Kind.SYMPTOM]
+            found.append(Found(Kind.SYMPTOM, HIDDEN_BY_SOURCE, signs.FROM_SOURCE, raised.start))
         found = [one for one in found if fits(one.what, lines, number)]
         new: list[Found] = []
+        went_on = self._goes_on_from is not None and number > self._goes_on_from
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
             what = one.what if one.kind is not Kind.EXCEPTION else ""
-            key = (one.kind, what, one.by, source, file, gravity > QUOTED, attempt)
+            key = (one.kind, what, one.by, source, file, gravity > QUOTED, attempt, went_on)
             if key not in self._seen and len(self.sightings) + len(new) < _KEPT:
                 self._seen.add(key)
                 new.append(one)
@@ -327,26 +340,6 @@ class Scanner:
                 )
             )
         return True
-
-
-class _Pieces:
-    """The unpacked blocks of a file, and the reason where they stop early."""
-
-    def __init__(self, blocks: Iterable[bytes], progress: Callable[[int], None]) -> None:
-        self.reason: str | None = None
-        self._progress = progress
-        self._blocks = unpack(self._count(blocks))
-
-    def _count(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        for block in blocks:
-            yield block
-            self._progress(len(block))
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._blocks
-        except Stopped as stopped:
-            self.reason = str(stopped)
 
 
 def _stamp(lines: Iterable[bytes]) -> Moment | None:

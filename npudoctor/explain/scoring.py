@@ -32,6 +32,9 @@ _GENERAL = 0.45
 _ADVICE = 0.2
 _ATTEMPT = 0.43
 _SEVERITY = {"error": 1.0, "warning": 0.7, "info": 0.3}
+_WARNED = 0.6
+"""Of an issue that is only warned of, beside one that is reported as an error."""
+
 _LATER = 0.6
 LATER_S = 10.0
 """Seconds after another failure from which evidence counts less."""
@@ -159,12 +162,19 @@ def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[
     earliest = min((time for other in strong if (time := beginnings[other.pitfall.id]) is not None), default=None)
     if began is not None and earliest is not None and began > earliest + LATER_S:
         score *= _LATER
+    if _is_warned(suspect) and any(not other.pitfall.consequence and not _is_warned(other) for other in strong):
+        score *= _WARNED
     if suspect.pitfall.consequence:
         causes = [other for other in strong if not other.pitfall.consequence]
         times = [None if cause.pitfall.device_fault else beginnings[cause.pitfall.id] for cause in causes]
         if any(began is None or time is None or time <= began + _FOLLOWS_S for time in times):
             score *= _FOLLOWS
     return score
+
+
+def _is_warned(suspect: Suspect) -> bool:
+    """Whether all evidence is in lines below the level of an error."""
+    return all(one.gravity < 1.0 for one in suspect.evidence)
 
 
 def is_error(suspect: Suspect) -> bool:

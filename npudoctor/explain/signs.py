@@ -69,6 +69,14 @@ _ASK_FOR_CUDA = frozenset({"transformers", "accelerate"})
 _HAVE_PLUGIN = frozenset({"vllm", "vllm_omni", "verl", "trl", "swift"})
 """Packages that use the classes of vllm-ascend: what these lack is of another release."""
 
+_COMPILED_PART = re.compile(
+    r"(?:No module named|cannot import name '\w{1,60}' from) '(?P<package>\w{1,60})\.(?:_\w{1,60}|version)'"
+)
+"""A part of a package that only its build makes."""
+
+FROM_SOURCE = "a package imported from its source folder"
+"""By what it is found that a source folder hides an installed package."""
+
 CALL_BETWEEN_PACKAGES = "a call between installed packages"
 """By what a package mismatch is found where no expression says it."""
 
@@ -130,6 +138,16 @@ def is_call_within_a_package(line: str, above: Iterable[str], source: Source) ->
     if refused is None:
         return False
     return _package(_nearest(above, source)) == (refused.groupdict().get("package") or "vllm_ascend")
+
+
+def is_from_source(line: str, above: Iterable[str], source: Source) -> bool:
+    """Whether a package that lacks its compiled part was imported from its source folder."""
+    missing = _COMPILED_PART.search(line)
+    nearest = _nearest(above, source) if missing else None
+    if missing is None or nearest is None or _PACKAGE.search(nearest["file"]):
+        return False
+    folders = nearest["file"].split("/")[:-1]
+    return missing["package"] in folders
 
 
 def _nearest(above: Iterable[str], source: Source) -> re.Match[str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 MAGIC = b"\x1f\x8b"
@@ -117,3 +117,23 @@ def _container_line(line: bytes) -> bytes:
         return f"{time:30} {stream} F {text}".encode("utf-8", "replace").replace(b"\n", b"") if time else text.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line
+
+
+class Pieces:
+    """The unpacked blocks of a file, and the reason where they stop early."""
+
+    def __init__(self, blocks: Iterable[bytes], progress: Callable[[int], None]) -> None:
+        self.reason: str | None = None
+        self._progress = progress
+        self._blocks = unpack(self._count(blocks))
+
+    def _count(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            yield block
+            self._progress(len(block))
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._blocks
+        except Stopped as stopped:
+            self.reason = str(stopped)

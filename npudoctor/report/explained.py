@@ -238,10 +238,9 @@ class _Page:
             self.add_blank()
             self._title(title)
         for other in others:
-            how = _CERTAINTY[other["certainty"]]
+            how = "stopped nothing" if stopped_nothing else _CERTAINTY[other["certainty"]]
             if other["follows_from_another"]:
                 how = "usually a consequence" if by_issue else "a consequence"
-            how = "stopped nothing" if stopped_nothing else how
             self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
 
     def _answer(self, answer: Mapping[str, Any]) -> None:

@@ -134,6 +134,50 @@ def test_a_later_command_in_the_same_log_is_judged() -> None:
     assert named(diagnosed("^C", *["step"] * 400, FAULT)) == named(diagnosed(FAULT))
 
 
+PROGRESS = [
+    "{'loss': 0.5479, 'grad_norm': 0.5213, 'learning_rate': 1.886598e-05, 'epoch': 0.75}",
+    "epoch: 1 step: 100, loss is 2.3012",
+    " iteration 10/ 100 | elapsed time per iteration (ms): 1201.3 | lm loss: 1.1E+01 |",
+    "INFO loggers.py:116] Engine 000: Avg prompt throughput: 31.2 tokens/s, Running: 1 reqs",
+    'INFO:     10.0.0.1:4242 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+]
+
+
+@pytest.mark.parametrize("progress", PROGRESS)
+def test_what_was_reported_before_the_job_made_progress_stopped_nothing(progress: str) -> None:
+    found = diagnosed(FAULT, "step", progress, "the end of the log")
+    assert named(found) == [] and found.notices and found.unexplained is None
+    again = diagnosed(FAULT, progress, "step", FAULT)
+    assert named(again) == named(diagnosed(FAULT)) and again.suspects[0].evidence[0].line == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "router_aux_loss_coef: 0.001",
+        "loss is nan",
+        "Avg prompt throughput: 0.0 tokens/s",
+        '"POST /v1/completions HTTP/1.1" 500 Internal Server Error',
+        "loss function: cross_entropy_2.1",
+    ],
+)
+def test_other_lines_are_no_progress(line: str) -> None:
+    assert endings.first_progress(line.encode()) is None
+
+
+def test_progress_of_another_file_says_nothing() -> None:
+    scanner = Scanner(SOUGHT)
+    scanner.read("rank0.log", [(PROGRESS[0] + "\n").encode()])
+    scanner.read("rank1.log", [(FAULT + "\n").encode()])
+    assert named(diagnose(scanner))
+
+
+def test_a_failed_node_stops_a_job_from_outside() -> None:
+    cancelled = "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"
+    found = diagnosed("step", "srun: error: Node failure on node12", cancelled, "got signal: 15")
+    assert found.answer and "a node of the job failed" in found.answer.title
+
+
 def test_an_engine_that_is_ended_by_its_parent_is_not_stopped_from_outside() -> None:
     assert not [*endings.stops_in("KeyboardInterrupt: MQLLMEngine terminated")]
     assert not [*endings.stops_in("Sending process 4242 closing signal SIGTERM")]

@@ -170,6 +170,17 @@ HARMLESS = (
     "(raylet) file_system_monitor.cc:116: /tmp/ray/session is over 95% full, available space: 51.4 GB; capacity: 1 TB.",
     "[Driver] [2026-01-01 00:00:00] [INFO]set username and usergroup, HwHiAiUser:HwHiAiUser",
     "2026-01-01 00:00:00,000 - modelscope - WARNING - Download file a error: Read timed out., retry 1",
+    "make: [Makefile:12: cache-stats] Error 127 (ignored)",
+    "ulimit: max locked memory: cannot modify limit: Operation not permitted (ignored, already unlimited)",
+    "[W 2026-01-01 00:00:00.119 SingleUserLabApp] Could not determine npm prefix: [Errno 2] No such file or directory",
+    "2026-01-01T00:00:00.1796130Z ##[group]Run pip install uv && uv pip install --system -r requirements.txt",
+    "Step 4/9 : RUN pip install flash_attn || echo flash_attn is not installed",
+    "(npu) user@node0:~/job$ grep -rn 'No module named torch_npu' logs",
+    "[user@node1 job]$ dmesg -T | grep -i oom-kill",
+    "[WARNING:swift] flash_attn is not available on NPU, sdpa is used",
+    "make: warning:  Clock skew detected.  Your build may be incomplete.",
+    "Start worker process with rank id:0, log file:a/worker_0.log. Environment variable [RANK_ID=0] is exported.",
+    "make: *** [Makefile:30: test-npu] Error 1",
 )
 """Lines that logs of sound services have."""
 
