@@ -6,7 +6,7 @@ What a log complained of before its job made progress or ended well stopped noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from npudoctor.records import record
 
@@ -36,6 +36,7 @@ _WELL = re.compile(
     r"|\bServing Benchmark Result|\b(?:Mean|Median|P99) (?:TTFT|TPOT|ITL)\b"
     r"|\b(?:Request|Output token|Total [Tt]oken) throughput\b|^Throughput: "
     r"|\|\s{1,40}COMPLETED\b|\bState\s?: COMPLETED\b"
+    r"|\bllama_perf\w{0,24}: +(?:eval|total) time = |\bunload model success|^iperf Done\.|\bjob completed: success"
     r"|\bCOMPLETED {1,20}0:0\b|\b(?:Succeeded|Completed)\b {2,40}\d|^\S{1,100} successfully rolled out$"
     r"|\u8bad\u7ec3\u5b8c\u6210|\u5b89\u88c5\u6210\u529f|\u6784\u5efa\u6210\u529f|\u8f6c\u6362\u6210\u529f"
     r"|\u6267\u884c\u6210\u529f|\u90e8\u7f72\u6210\u529f|\u542f\u52a8\u6210\u529f|\u5168\u90e8\u5b8c\u6210"
@@ -53,25 +54,29 @@ _PROGRESS = re.compile(
     rb"\bloss(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
     rb"|\bAvg prompt throughput: (?!0\.0 )\d|\bgen throughput \(token/s\): (?!0\.0+\b)\d"
     rb"|\"POST \S{1,80} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
+    rb"|\bApplication startup complete|\bThe server is fired up|\bDaemon start success"
 )
-"""What training and serving print for a step or a request that was done."""
+"""What training and serving print when a step or a request is done, and servers when they are ready."""
 
 _OF_PROGRESS = (
-    b"loss",
-    b"prompt throughput: ",
-    b"gen throughput (",
-    b'" 200',
-    b"per step time: ",
-    b"time per iteration",
+    *(b"loss", b"prompt throughput: ", b"gen throughput (", b'" 200', b"per step time: ", b"time per iteration"),
+    *(b"startup complete", b"server is fired up", b"Daemon start success"),
 )
 """Words of which every line of progress has one."""
 
 _TRIED = 200
 """The most lines of a block with one of these words that are searched."""
 
+_PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?)?[$#] ?"
+_COMMAND = re.compile(_PROMPT + r"\S")
+_SHOWS_EARLIER_LINES = re.compile(_PROMPT + r"(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
+_ASKS_FOR_STATUS = re.compile(_PROMPT + r"echo \$\?\s{0,4}$")
+_OUTPUT = 60
+"""Lines above one in which the command that printed it is searched."""
+
 _STOPPED = (
     (
-        re.compile(r"(?:^|[\s:\])])KeyboardInterrupt\b(?!:)|^\^C|\b[Ii]nterrupted by (?:the )?user\b"),
+        re.compile(r"(?:^|[\s:\])])KeyboardInterrupt\b(?!:)|^\^C(?!.{0,80}[$#] )|\b[Ii]nterrupted by (?:the )?user\b"),
         "an interrupt (Ctrl-C)",
     ),
     (re.compile(r"\bSIGINT\b(?!.{0,40}(?:handler|ignor))|\bgot signal: 2\b|\b[Ss]ignal 2\b"), "an interrupt (Ctrl-C)"),
@@ -90,6 +95,7 @@ _STOPPED = (
         re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION|\bPreempted\b.{0,80}\b(?:by|to)\b"),
         "the scheduler: another job went first",
     ),
+    (re.compile(r"^(?:20\d\d-\S{8,24} )?Post job cleanup\.|^\S{0,24}Cleaning up project directory and file based"), ""),
     (re.compile(r"srun: error: Node failure on|DUE TO NODE FAILURE"), "the scheduler: a node of the job failed"),
     (
         re.compile(r"\*\*\* JOB \d{1,12} ON \S{1,80} CANCELLED AT (?!.{0,40}DUE TO NODE)"),
@@ -113,6 +119,7 @@ WORDS = (
         "ed by user",
         "ed by the user",
     ),
+    *("Post job cleanup.", "Cleaning up project dir"),
     *("Node failure on", "TO NODE FAILURE", "eceived signal 15", "aught signal 15", "eceived 15", "ot signal 15"),
 )
 """Words of which every line has one that shows that somebody stopped the job, for the prefilter."""
@@ -129,15 +136,32 @@ class Ending:
 def good_ending(text: str) -> Ending | None:
     """The last report of success in the last lines of a log, if no line behind it reports a failure."""
     seen = 0
+    lines = text.split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if len(lines) > 1 and lines[-1].strip() == "0" and _ASKS_FOR_STATUS.search(lines[-2][:400]):
+        return Ending(text.count("\n") - len(lines) + 1, lines[-1])
     for number, line in enumerate(reversed(text.split("\n"))):
-        if not line.strip():
+        if not line.strip() or (not seen and _COMMAND.match(line[:400])):
             continue
         seen += 1
         if seen > _LAST or _FAILS.search(line[:2000]):
             return None
         if _WELL.search(line[:2000]):
-            return Ending(number, line)
+            above = text.split("\n")[-1 - number - _OUTPUT : -1 - number]
+            return None if _is_of_earlier(reversed(above)) else Ending(number, line)
     return None
+
+
+def _is_of_earlier(above: Iterable[str]) -> bool:
+    """Whether a line was printed by a command that shows a part of an earlier log; `above`: the nearest line first."""
+    command = next((line for line in above if _COMMAND.match(line[:400])), "")
+    return _SHOWS_EARLIER_LINES.match(command[:400]) is not None
+
+
+def lines_to_prompt(below: Iterable[str]) -> int | None:
+    """How many lines after a stop a prompt with another command follows."""
+    return next((number for number, line in enumerate(below, 1) if _COMMAND.match(line[:400])), None)
 
 
 def first_progress(text: bytes) -> int | None:
@@ -149,11 +173,17 @@ def first_progress(text: bytes) -> int | None:
             if at < 0:
                 break
             begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
-            if _PROGRESS.search(text[begin : end if 0 <= end <= begin + 2000 else begin + 2000]):
+            line = text[begin : end if 0 <= end <= begin + 2000 else begin + 2000]
+            if _PROGRESS.search(line) and not _is_of_earlier(_above(text, begin)):
                 found = begin if found is None else min(found, begin)
                 break
             at = text.find(word, end, found) if end >= 0 else -1
     return found
+
+
+def _above(text: bytes, begin: int) -> Iterator[str]:
+    for line in reversed(text[max(begin - _OUTPUT * 200, 0) : begin].split(b"\n")[-_OUTPUT:]):
+        yield line.decode("utf-8", "replace")
 
 
 def stops_in(line: str) -> Iterator[tuple[str, str, int]]:

@@ -81,7 +81,8 @@ _QUOTES = re.compile(
 
 _IGNORED = re.compile(
     r"\((?:ignored|ignoring|harmless|non-fatal|not fatal|optional|as expected)\b"
-    r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b"
+    r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b|\bdefault is used\b"
+    r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
     r"|, (?:ignored|ignoring|skipped|skipping)\.?\s{0,4}$"
 )
 """What says that a line reports nothing that matters."""

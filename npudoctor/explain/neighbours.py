@@ -18,7 +18,8 @@ _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _REPEATS = re.compile(
     r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|\b[Ww]ill retry\b|\bretry(?:ing)? (?:in )?\d"
-    r"|\b[Tt]rying next host\b|Failed to connect to the meta server|Unable to connect to GCS at .{0,120}Check that)"
+    r"|\b[Tt]rying next host\b|\((?:try|attempt|retry) \d|\b[Aa]ttempt \d{1,3}(?:/| of )\d"
+    r"|Failed to connect to the meta server|Unable to connect to GCS at .{0,120}Check that)"
 )
 _REPEATED_BELOW = re.compile(
     r"\W{0,4}(?:Retrying\b|Trying to resume\b|Warning: Transient problem"

@@ -36,18 +36,19 @@ def _may_be_overcome(one: Sighting) -> bool:
 
 
 def stop_of(seen: Sequence[Sighting]) -> Sighting | None:
-    """The first line that says that somebody stopped the job."""
-    return next((one for one in seen if one.found.kind is Kind.STOP and not one.advice), None)
+    """The first line that says who stopped the job."""
+    return next((one for one in seen if one.found.kind is Kind.STOP and one.found.what and not one.advice), None)
 
 
 def without_shutdown(seen: Sequence[Sighting]) -> list[Sighting]:
-    """The sightings without those that follow from a stop."""
+    """The sightings without those that follow from a stop, up to the next command in the same log."""
     stops = [one for one in seen if one.found.kind is Kind.STOP]
+    ends = [(one, one.line + min([_SHUTDOWN_LINES, *(int(value) for _, value in one.found.values)])) for one in stops]
     return [
         one
         for one in seen
         if one.found.kind is Kind.STOP
-        or not any(stop.file == one.file and 0 <= one.line - stop.line <= _SHUTDOWN_LINES for stop in stops)
+        or not any(stop.file == one.file and stop.line <= one.line < end for stop, end in ends)
     ]
 
 

@@ -27,7 +27,7 @@ from npudoctor.explain.neighbours import (
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, without_json
 from npudoctor.privacy.credentials import mask
-from npudoctor.records import record
+from npudoctor.records import record, replace
 
 BLOCK = 1 << 20
 """Bytes that are read and searched together."""
@@ -57,6 +57,9 @@ HIDDEN_BY_SOURCE = "P070"
 """The known issue that a source folder hides an installed package of its name."""
 
 _WINDOWS = 300
+_AFTER_STOP = 300
+"""Lines below a stop in which the next command is searched."""
+
 _VARIED_BLOCKS = 31
 _ENDS = 16 << 10
 _STAMPED = 60
@@ -271,6 +274,13 @@ class Scanner:
                     self._sieve, self._left_out = self._sought.sieve(self._worn), len(self._worn)
         return max(left - cost, 0)
 
+    @staticmethod
+    def _until_command(stop: Found, lines: list[bytes], number: int) -> Found:
+        """A stop with the number of lines up to the next command in the log, where one follows."""
+        below = map(as_text, lines[number + 1 : number + 1 + _AFTER_STOP])
+        count = endings.lines_to_prompt(below)
+        return stop if count is None else replace(stop, values=(("lines", str(count)),))
+
     def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
         """The line, or of a very long one the surroundings of possible matches."""
         if len(line) <= _LONGEST_LINE:
@@ -312,6 +322,7 @@ class Scanner:
                 new.append(one)
         if not new:
             return False
+        new = [self._until_command(one, lines, number) if one.kind is Kind.STOP else one for one in new]
         at = sum(map(len, lines[:number])) + number + start
         own = moment_of(line)
         moment = own or moment_near(lines, number, source)

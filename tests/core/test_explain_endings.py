@@ -178,6 +178,29 @@ def test_a_failed_node_stops_a_job_from_outside() -> None:
     assert found.answer and "a node of the job failed" in found.answer.title
 
 
+def test_the_output_of_commands_that_show_earlier_lines_is_no_good_end() -> None:
+    shown = ("user@node0:~$ tail -3 run1.log", PROGRESS[-1], "Terminated", "user@node0:~$ ")
+    assert named(diagnosed(FAULT, *shown)) == named(diagnosed(FAULT))
+    assert named(diagnosed(FAULT, "user@node0:~$ curl -s host/v1/completions", PROGRESS[-1], "user@node0:~$ ")) == []
+
+
+def test_a_command_that_the_shell_says_succeeded_is_a_good_end() -> None:
+    assert kind(diagnosed(FAULT, "$ python bench.py", "p50 3.2 ms", "$ echo $?", "0", "")) is AnswerKind.NO_FAILURE
+    assert named(diagnosed(FAULT, "$ python bench.py", "$ echo $?", "1"))
+
+
+def test_a_stop_explains_nothing_that_a_later_command_printed() -> None:
+    watched = ("$ kubectl get pods -w", "NAME READY", "^C", "$ kubectl logs job-0")
+    assert named(diagnosed(*watched, FAULT)) == named(diagnosed(FAULT))
+    assert named(diagnosed("$ kubectl get pods -w", "^C$ kubectl logs job-0", FAULT)) == named(diagnosed(FAULT))
+
+
+def test_what_a_ci_system_does_after_the_job_is_no_cause() -> None:
+    after = "fatal: No url found for submodule path 'third_party/x' in .gitmodules"
+    found = diagnosed("FAILED tests/test_a.py::test_b - AssertionError", "Post job cleanup.", after)
+    assert named(found) == [] and found.answer is None
+
+
 def test_an_engine_that_is_ended_by_its_parent_is_not_stopped_from_outside() -> None:
     assert not [*endings.stops_in("KeyboardInterrupt: MQLLMEngine terminated")]
     assert not [*endings.stops_in("Sending process 4242 closing signal SIGTERM")]
