@@ -79,10 +79,14 @@ _STOPPED = (
         re.compile(r"(?:^|[\s:\])])KeyboardInterrupt\b(?!:)|^\^C(?!.{0,80}[$#] )|\b[Ii]nterrupted by (?:the )?user\b"),
         "an interrupt (Ctrl-C)",
     ),
-    (re.compile(r"\bSIGINT\b(?!.{0,40}(?:handler|ignor))|\bgot signal: 2\b|\b[Ss]ignal 2\b"), "an interrupt (Ctrl-C)"),
+    (
+        re.compile(r"\bSIGINT\b(?!.{0,40}(?:handler|ignor))|SignalException: .{0,60}\bsignal: 2\b"),
+        "an interrupt (Ctrl-C)",
+    ),
     (
         re.compile(
-            r"Received 15 death signal|got signal: 15\b|(?i:\b(?:received|caught|got) (?:signals?[ .])?(?:SIGTERM|15)\b"
+            r"Received 15 death signal|SignalException: .{0,60}\bsignal: 15\b|\b[Rr]eceived signal 15\b"
+            r"|(?i:\b(?:received|caught|got) (?:signals?[ .])?SIGTERM\b"
             r"|\bSIGTERM\W{1,3}(?:was )?(?:received|caught))"
         ),
         "SIGTERM",
@@ -109,18 +113,9 @@ _STOPPED = (
     ),
 )
 WORDS = (
-    *("KeyboardInterrupt", "^C", "nterrupted by ", "SIGINT", "got signal: ", "ignal 2", "death signal", "SIGTERM"),
-    *(
-        "CANCELLED AT ",
-        "DeadlineExceeded",
-        "Preempted",
-        " was cancel",
-        "failed: cancel",
-        "ed by user",
-        "ed by the user",
-    ),
-    *("Post job cleanup.", "Cleaning up project dir"),
-    *("Node failure on", "TO NODE FAILURE", "eceived signal 15", "aught signal 15", "eceived 15", "ot signal 15"),
+    *("KeyboardInterrupt", "^C", "nterrupted by ", "SIGINT", "SignalException: ", "death signal", "eceived signal 15"),
+    *("SIGTERM", "CANCELLED AT ", "DeadlineExceeded", "Preempted", "operation was cancel", "failed: cancel"),
+    *("by user", "by the user", "Post job cleanup.", "Cleaning up project dir", "Node failure on", "TO NODE FAILURE"),
 )
 """Words of which every line has one that shows that somebody stopped the job, for the prefilter."""
 

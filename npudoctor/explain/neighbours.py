@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.control_characters import visible_lines
+from npudoctor.explain.endings import lines_to_prompt
 from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_of, source_of
+from npudoctor.explain.patterns import Found
+from npudoctor.records import replace
 
 _NEAR = 6
 _TRACEBACK = 200
@@ -37,6 +40,9 @@ _DETAILS = 4
 
 _SUMMARY = 60
 """Lines of the summary of torchrun, with a few ranks in it."""
+
+_SHUTDOWN = 300
+"""Lines below a stop in which the next command is searched."""
 
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
@@ -119,6 +125,12 @@ def _is_ended_by_launcher(lines: list[bytes], number: int) -> bool:
     if any(b"Root Cause" in line for line in lines[max(number - _NEAR, 0) : number]):
         return False
     return any(map(_FAILED_RANK.search, lines[max(number - _SUMMARY, 0) : number + _SUMMARY]))
+
+
+def until_command(stop: Found, lines: list[bytes], number: int) -> Found:
+    """A stop with the number of lines up to the next command in the log, where one follows."""
+    count = lines_to_prompt(map(as_text, lines[number + 1 : number + 1 + _SHUTDOWN]))
+    return stop if count is None else replace(stop, values=(("lines", str(count)),))
 
 
 def rank_below(lines: list[bytes], number: int) -> Source | None:

@@ -23,11 +23,12 @@ from npudoctor.explain.neighbours import (
     rank_below,
     sentence_beside,
     source_of_traceback,
+    until_command,
 )
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, without_json
 from npudoctor.privacy.credentials import mask
-from npudoctor.records import record, replace
+from npudoctor.records import record
 
 BLOCK = 1 << 20
 """Bytes that are read and searched together."""
@@ -57,8 +58,8 @@ HIDDEN_BY_SOURCE = "P070"
 """The known issue that a source folder hides an installed package of its name."""
 
 _WINDOWS = 300
-_AFTER_STOP = 300
-"""Lines below a stop in which the next command is searched."""
+_FIRST_BLOCKS, _OF_BLOCKS = 4, 16
+"""Blocks at the beginning of a log in which progress is searched; behind them in one of so many."""
 
 _VARIED_BLOCKS = 31
 _ENDS = 16 << 10
@@ -219,10 +220,7 @@ class Scanner:
             said = text if sifted else b"\n".join(lines[number] for number in numbers)
             self._complains = max(self._complains, signs.complaint_of(said))
         known = self._left
-        self._goes_on_from = None if self._progress_at is None else -1
-        if self._progress_at is None and (start := endings.first_progress(text)) is not None:
-            self._progress_at = self._offset + start
-            self._goes_on_from = text.count(b"\n", 0, start)
+        self._look_for_progress(text)
         for number in numbers:
             shape = lines[number].translate(None, _VARYING)
             left = known.get(shape)
@@ -237,6 +235,16 @@ class Scanner:
                 self._left = {}
         self._lines += raw.count(b"\n")
         self._offset += len(raw)
+
+    def _look_for_progress(self, text: bytes) -> None:
+        """Search the first line that reports progress; in long logs without one, in a part of the blocks."""
+        self._goes_on_from = None if self._progress_at is None else -1
+        block = self._offset // BLOCK
+        if self._progress_at is None and (block < _FIRST_BLOCKS or block % _OF_BLOCKS == 0):
+            start = endings.first_progress(text)
+            if start is not None:
+                self._progress_at = self._offset + start
+                self._goes_on_from = text.count(b"\n", 0, start)
 
     def _unlike_lines(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The lines, and the numbers of those whose shapes are new or matched."""
@@ -273,13 +281,6 @@ class Scanner:
                 if len(self._worn) >= 2 * self._left_out:  # a sieve takes as long to make as 10 MiB to read
                     self._sieve, self._left_out = self._sought.sieve(self._worn), len(self._worn)
         return max(left - cost, 0)
-
-    @staticmethod
-    def _until_command(stop: Found, lines: list[bytes], number: int) -> Found:
-        """A stop with the number of lines up to the next command in the log, where one follows."""
-        below = map(as_text, lines[number + 1 : number + 1 + _AFTER_STOP])
-        count = endings.lines_to_prompt(below)
-        return stop if count is None else replace(stop, values=(("lines", str(count)),))
 
     def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
         """The line, or of a very long one the surroundings of possible matches."""
@@ -322,7 +323,7 @@ class Scanner:
                 new.append(one)
         if not new:
             return False
-        new = [self._until_command(one, lines, number) if one.kind is Kind.STOP else one for one in new]
+        new = [until_command(one, lines, number) if one.kind is Kind.STOP else one for one in new]
         at = sum(map(len, lines[:number])) + number + start
         own = moment_of(line)
         moment = own or moment_near(lines, number, source)

@@ -174,7 +174,7 @@ def test_progress_of_another_file_says_nothing() -> None:
 
 def test_a_failed_node_stops_a_job_from_outside() -> None:
     cancelled = "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"
-    found = diagnosed("step", "srun: error: Node failure on node12", cancelled, "got signal: 15")
+    found = diagnosed("step", "srun: error: Node failure on node12", cancelled, "Received 15 death signal")
     assert found.answer and "a node of the job failed" in found.answer.title
 
 
