@@ -154,7 +154,7 @@ def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[S
         own = any(one.source == source and one.found.kind is not Kind.HINT for one in suspect.evidence)
         return not own or suspect.pitfall.consequence or not is_error(suspect)
 
-    if all(map(later, ranked)):
+    if not any(one.weight >= STRONG and not later(one) for one in ranked):
         return tuple(ranked)
     return tuple(sorted(ranked, key=later))
 

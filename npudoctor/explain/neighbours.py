@@ -32,7 +32,8 @@ _REPEATED_BELOW = re.compile(
 
 _BUILD = re.compile(rb"CMake|setuptools|setup\.py|git describe|CalledProcessError|metadata-generation-failed|ninja: ")
 _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
-_FALLS_BACK = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|instead\b|\b(?:is|are) used\b")
+_IS_REPLACED = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|\b(?:is|are) used\b")
+_WARNS_OF_REPLACEMENT = re.compile(rb"Warning: .{0,200}[Ff]alling back (?:to|on)\b")
 _KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b")
 _FAILED_RANK = re.compile(rb"exitcode\s{0,8}: [1-9]")
 _DETAILS = 4
@@ -114,7 +115,8 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
         return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
     if known in FOR_CUDA:
-        return not any(map(_FALLS_BACK.search, lines[max(number - _DETAILS, 0) : number + 1]))
+        above = lines[max(number - _DETAILS, 0) : number]
+        return not (_IS_REPLACED.search(lines[number]) or any(map(_WARNS_OF_REPLACEMENT.search, above)))
     if known == OUT_OF_HOST_MEMORY and _KILLED_RANK.search(lines[number]):
         return not _is_ended_by_launcher(lines, number)
     return True
