@@ -109,6 +109,10 @@ _LIMITS = (
         "the program is compiled with another C++ ABI than a library that it is linked with",
     ),
     (
+        re.compile(r"cannot find -lnpu_hccl"),
+        "the option WITH_ASCEND of Paddle is obsolete: its part for NPUs is PaddleCustomDevice",
+    ),
+    (
         re.compile(r"not enough slots available in the system"),
         "mpirun is asked for more processes than the hosts have slots",
     ),
@@ -135,6 +139,9 @@ _STEPS = {
     "the configuration has no such key, or no value for it": "Correct the key, or add it to the configuration.",
     "the program is compiled with another C++ ABI than a library that it is linked with": (
         "Compile it with -D_GLIBCXX_USE_CXX11_ABI=0, or 1 where the library has std::__cxx11 in its names."
+    ),
+    "the option WITH_ASCEND of Paddle is obsolete: its part for NPUs is PaddleCustomDevice": (
+        "Build without WITH_ASCEND, and build the plug-in backends/npu of PaddleCustomDevice."
     ),
     "mpirun is asked for more processes than the hosts have slots": (
         "Ask for fewer, name slots=N for each host in the hostfile, or add --oversubscribe."
@@ -184,6 +191,7 @@ WORDS = (
     ": can't ",
     "undefined reference to ",
     "not enough slots ",
+    "-lnpu_hccl",
     "Could not override '",
     "is not in struct",
     "MissingMandatoryValue",

@@ -34,7 +34,7 @@ _BUILD = re.compile(rb"CMake|setuptools|setup\.py|git describe|CalledProcessErro
 _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
 _IS_REPLACED = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|\b(?:is|are) used\b")
 _WARNS_OF_REPLACEMENT = re.compile(rb"Warning: .{0,200}[Ff]alling back (?:to|on)\b")
-_KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b")
+_KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b|traceback\s{0,8}: Signal 9 \(SIGKILL\)")
 _FAILED_RANK = re.compile(rb"exitcode\s{0,8}: [1-9]")
 _DETAILS = 4
 """Lines above one, in which a warning says that what failed is replaced, and this line is a detail of it."""
@@ -124,7 +124,7 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
 
 def _is_ended_by_launcher(lines: list[bytes], number: int) -> bool:
     """Whether another rank of the summary of torchrun failed by itself, and this one is not named as the first."""
-    if any(b"Root Cause" in line for line in lines[max(number - _NEAR, 0) : number]):
+    if any(b"Root Cause" in line for line in lines[max(number - _NEAR - 2, 0) : number]):
         return False
     return any(map(_FAILED_RANK.search, lines[max(number - _SUMMARY, 0) : number + _SUMMARY]))
 

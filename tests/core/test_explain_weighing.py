@@ -468,3 +468,58 @@ def test_a_package_that_refuses_its_own_call_is_not_of_another_release() -> None
         )
         == []
     )
+
+
+SUMMARY = (
+    "Failures:",
+    "[1]:",
+    "  rank      : 3 (local_rank: 3)",
+    "  exitcode  : {other} (pid: 14692)",
+    "[2]:",
+    "  rank      : 0 (local_rank: 0)",
+    "  exitcode  : -9 (pid: 14689)",
+    "  traceback : Signal 9 (SIGKILL) received by PID 14689",
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "root", "expected"), [("1", False, []), ("-15", False, ["P113"]), ("1", True, ["P113"])]
+)
+def test_a_rank_that_torchrun_killed_ran_out_of_no_memory(other: str, root: bool, expected: list[str]) -> None:
+    lines = [line.format(other=other) for line in SUMMARY]
+    first = ("Root Cause (first observed failure):", "[0]:", "  rank      : 0 (local_rank: 0)", *lines[-2:])
+    assert named(diagnosed(*lines[: -4 if root else None], *(first if root else ()))) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/root/mindspore/mindspore/common/dtype.py", ["P070"]),
+        ("/usr/lib/python3.9/site-packages/mindspore/common/dtype.py", []),
+    ],
+)
+def test_a_package_without_its_compiled_part_in_its_source_folder_is_hidden(file: str, expected: list[str]) -> None:
+    raised = "ModuleNotFoundError: No module named 'mindspore._c_expression'"
+    frame = f'  File "{file}", line 20, in <module>'
+    found = named(
+        diagnosed("Traceback (most recent call last):", frame, "    from .._c_expression import typing", raised)
+    )
+    assert found[:1] == expected if expected else "P070" not in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "UserWarning: Failed to build CUDA kernels. Falling back to slow reference implementation. Details:",
+        "step 1",
+    ],
+)
+def test_a_package_for_cuda_that_is_replaced_stops_nothing(line: str) -> None:
+    found = named(diagnosed(line, "", "OSError: CUDA_HOME environment variable is not set."))
+    assert found[:1] == ([] if "Falling back" in line else ["P105"])
+
+
+def test_an_issue_that_is_only_warned_of_ranks_behind_one_that_is_an_error() -> None:
+    warned = "[WARNING] ME(1:2,MainProcess): MindSpore version 2.5.0 and Ascend AI software package version 7.3 does not match"
+    found = named(diagnosed(warned, *["step"] * 20, "ImportError: libascend_hal.so: cannot open shared object file"))
+    assert found[0] == "P009" and "P109" in found
