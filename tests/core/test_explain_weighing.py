@@ -520,6 +520,6 @@ def test_a_package_for_cuda_that_is_replaced_stops_nothing(line: str) -> None:
 
 
 def test_an_issue_that_is_only_warned_of_ranks_behind_one_that_is_an_error() -> None:
-    warned = "[WARNING] ME(1:2,MainProcess): MindSpore version 2.5.0 and Ascend AI software package version 7.3 does not match"
+    warned = "WARNING utils.py:1597 -- Version mismatch: The cluster was started with:"
     found = named(diagnosed(warned, *["step"] * 20, "ImportError: libascend_hal.so: cannot open shared object file"))
-    assert found[0] == "P009" and "P109" in found
+    assert found[0] == "P009" and "P102" in found
