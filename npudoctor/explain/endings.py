@@ -17,43 +17,56 @@ _WELL = re.compile(
     r"\b(?:exit(?:ed|ing)?|return(?:ed)?|finished|completed|ended)\b(?: \w{1,12}){0,2}[ _](?:code|status)"
     r"\s?[:=(]?\s?0\b"
     r"|\b(?:exit|return)_?(?:code|status)[\"']?\s?[:=]\s?0\b|\brc\s?=\s?0\b|\bcode=exited, status=0/SUCCESS"
-    r"|\b(?:[Tt]rain(?:ing)?|[Ff]ine-?tun(?:e|ing)|[Ee]valuation|[Ii]nference|[Cc]onversion|[Dd]eployment|[Bb]enchmark"
-    r"|[Ii]nstall(?:ation)?|[Uu]pgrade|[Bb]uild|[Tt]ests?|[Jj]ob|[Pp]ipeline|[Ww]orkflow|[Ss]tep|[Rr]un"
-    r"|[Tt]ask|[Ss]etup|[Ee]xport)"
-    r"(?: \S{1,80}){0,2}? (?:is |was |has |been |all )*"
-    r"(?:completed?|finished|done(?! (?:by|on|for|when) )|succeeded|SUCCEEDED|successful(?:ly)?|passed|success)\b"
-    r"|\b(?:[Ff]inished|[Cc]ompleted) (?:training|fine-?tuning|evaluation|inference|installing|conversion|export)\b"
     r"|\btrain_runtime\b|\*{5} (?:train|eval|predict) metrics \*{5}"
     r"|\b[Ss]uccessfully (?:installed|built|tagged|uninstalled|created|converted|exported|saved|started|deployed"
     r"|loaded|completed|finished|compiled|upgraded|ran|pulled|pushed|verified)\b"
     r"|\b(?:installed|built|finished|completed|started|deployed|compiled|converted|exported|saved|upgraded|verified"
     r"|executed|run) successfully\b|BUILD SUCCESS|Finished: SUCCESS|\[SUCCESS\]|\b(?:ATC|AMCT|OMG) run success"
-    r"|^\[100%\] Built target |^={3,} .{0,60}\b\d{1,6} passed\b|^\d{1,6} passed\b|^Ran \d{1,6} tests? in "
+    r"|\b(?:un)?install(?:ed|ation)? success|\bupgraded? success"
+    r"|^\[100%\] Built target |^={3,} .{0,60}\b\d{1,6} passed\b|^\d{1,6} passed\b"
     r"|^#\d{1,4} (?:DONE \d|.{1,120}\bdone$)|^OK(?: \(.{1,60}\))?$"
-    r"|^(?:All |\w{1,20} )?[Dd]one(?:[.!,]|$)|\bAll (?:done|tests passed|checks passed|jobs finished)\b"
+    r"|\bAll (?:tests|checks) passed\b|\bTraining completed\. Do not forget to share"
     r"|Application startup complete|Uvicorn running on|The server is fired up|Daemon start success|server is ready"
     r"|HTTP/1\.[01]\"? 200\b|\bPrompt executed in \d"
     r"|\bServing Benchmark Result|\b(?:Mean|Median|P99) (?:TTFT|TPOT|ITL)\b"
     r"|\b(?:Request|Output token|Total [Tt]oken) throughput\b|^Throughput: "
     r"|\|\s{1,40}COMPLETED\b|\bState\s?: COMPLETED\b"
     r"|\bllama_perf\w{0,24}: +(?:eval|total) time = |\bunload model success|^iperf Done\.|\bjob completed: success"
-    r"|\bCOMPLETED {1,20}0:0\b|\b(?:Succeeded|Completed)\b {2,40}\d|^\S{1,100} successfully rolled out$"
-    r"|\u8bad\u7ec3\u5b8c\u6210|\u5b89\u88c5\u6210\u529f|\u6784\u5efa\u6210\u529f|\u8f6c\u6362\u6210\u529f"
-    r"|\u6267\u884c\u6210\u529f|\u90e8\u7f72\u6210\u529f|\u542f\u52a8\u6210\u529f|\u5168\u90e8\u5b8c\u6210"
+    r"|\bCOMPLETED {1,20}0:0\b|^\S{1,100} successfully rolled out$"
+    r"|\u5b89\u88c5\u6210\u529f|\u6784\u5efa\u6210\u529f|\u8f6c\u6362\u6210\u529f|\u6267\u884c\u6210\u529f|\u90e8\u7f72\u6210\u529f"
+    r"|\u542f\u52a8\u6210\u529f"
 )
 """What programs, installers, schedulers, build tools and servers print where they did what they were to do."""
+
+_SAID = re.compile(
+    r"\b(?:[Tt]rain(?:ing)?|[Ff]ine-?tun(?:e|ing)|[Ee]valuation|[Ii]nference|[Cc]onversion|[Dd]eployment|[Bb]enchmark"
+    r"|[Ii]nstall(?:ation)?|[Uu]pgrade|[Bb]uild|[Tt]ests?|[Jj]ob|[Pp]ipeline|[Ww]orkflow|[Ss]tep|[Rr]un"
+    r"|[Tt]ask|[Ss]etup|[Ee]xport)"
+    r"(?: \S{1,80}){0,2}? (?:is |was |has |been |all )*"
+    r"(?:completed?|finished|done(?! (?:by|on|for|when) )|succeeded|SUCCEEDED|successful(?:ly)?|passed|success)\b"
+    r"|\b(?:[Ff]inished|[Cc]ompleted) (?:training|fine-?tuning|evaluation|inference|installing|conversion|export)\b"
+    r"|^(?:All |\w{1,20} )?[Dd]one(?:[.!,]|$)|\bAll (?:done|jobs finished)\b"
+    r"|\u8bad\u7ec3\u5b8c\u6210|\u5168\u90e8\u5b8c\u6210"
+)
+"""What scripts also print at their end, whatever happened before."""
+
+_APART = 30
+"""Lines between a failure and the last words of a script from which the script went on after it."""
 
 _FAILS = re.compile(
     r"\b(?:rc|(?:code|status))\s?[:=(]?\s?-?[1-9]|"
     r"(?<!0 )(?<!no )(?<!without )(?:[Ee]rror|ERROR|xception|atal|FATAL|[Ff]ailed|[Ff]ailure|FAILED"
     r"|FAILURE)\b(?!s? ?[:=] ?0)"
+    r"|BackOff\b|\b(?:OOMKilled|Evicted|Pending|NotReady|Unhealthy|Unschedulable)\b"
     r"|\bKilled\b|\b[Aa]bort|core dumped|[Rr]efused|[Dd]enied|[Tt]imed out|\bnot found|\bNo such|panic"
     r"|\u5931\u8d25|\u9519\u8bef|\u5f02\u5e38"
 )
 _PROGRESS = re.compile(
-    rb"\bloss(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
+    rb"\b(?:(?:train|lm|actor|critic|ppo|sft|reward|total|mean|avg)[_/ ])?loss"
+    rb"(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
     rb"|\bAvg prompt throughput: (?!0\.0 )\d|\bgen throughput \(token/s\): (?!0\.0+\b)\d"
-    rb"|\"POST \S{1,80} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
+    rb"|\"POST /\S{0,40}(?:completions|generate|embeddings|rerank|infer\w{0,8}|invocations|predict\w{0,6}|speech"
+    rb"|images)\S{0,40} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
     rb"|\bApplication startup complete|\bThe server is fired up|\bDaemon start success"
 )
 """What training and serving print when a step or a request is done, and servers when they are ready."""
@@ -67,7 +80,7 @@ _OF_PROGRESS = (
 _TRIED = 200
 """The most lines of a block with one of these words that are searched."""
 
-_PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?)?[$#] ?"
+_PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\$|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) ?"
 _COMMAND = re.compile(_PROMPT + r"\S")
 _SHOWS_EARLIER_LINES = re.compile(_PROMPT + r"(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
 _ASKS_FOR_STATUS = re.compile(_PROMPT + r"echo \$\?\s{0,4}$")
@@ -122,10 +135,14 @@ WORDS = (
 
 @record(frozen=True)
 class Ending:
-    """The report of success at the end of a text: its line, counted from the end, 0 for the last, and its text."""
+    """The report of success at the end of a text: its line, counted from the end, 0 for the last, and its text.
+
+    What is reported `apart` lines before it stopped nothing.
+    """
 
     line_from_end: int
     text: str
+    apart: int = 0
 
 
 def good_ending(text: str) -> Ending | None:
@@ -142,9 +159,10 @@ def good_ending(text: str) -> Ending | None:
         seen += 1
         if seen > _LAST or _FAILS.search(line[:2000]):
             return None
-        if _WELL.search(line[:2000]):
+        is_sure = _WELL.search(line[:2000]) is not None
+        if is_sure or _SAID.search(line[:2000]):
             above = text.split("\n")[-1 - number - _OUTPUT : -1 - number]
-            return None if _is_of_earlier(reversed(above)) else Ending(number, line)
+            return None if _is_of_earlier(reversed(above)) else Ending(number, line, 0 if is_sure else _APART)
     return None
 
 

@@ -75,7 +75,7 @@ _QUOTES = re.compile(
     r"|^\|\s?\W{0,4}E[A-Z]?\d{4,5}\W{0,4}\s?\||^(?:\d{1,2}\.|[-*]) (?:If|When) "
     r"|^(?:20\d\d-\d\d-\d\dT\S{8,20} )?##\[(?:group|command|section)\]|^Step \d{1,3}/\d{1,3} : [A-Z]"
     r"|^(?:#\d{1,4} |=> (?:[A-Z]{4,8} )?)?\[[^\]]{0,40}\d{1,3}/\d{1,3}\] [A-Z]{3,10} "
-    r"|^(?:\([\w.-]{1,40}\) )?(?:\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?)?[$#] \S"
+    r"|^(?:\([\w.-]{1,40}\) )?(?:\$|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) \S"
 )
 """What is before words that report nothing: a command that is run, a comment, a prompt, a commit, a guide."""
 
@@ -83,7 +83,7 @@ _IGNORED = re.compile(
     r"\((?:ignored|ignoring|harmless|non-fatal|not fatal|optional|as expected)\b"
     r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b|\bdefault is used\b"
     r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
-    r"|, (?:ignored|ignoring|skipped|skipping)\.?\s{0,4}$"
+    r"|, (?:ignored|ignoring)\.?\s{0,4}$"
 )
 """What says that a line reports nothing that matters."""
 

@@ -18,8 +18,7 @@ def divide(seen: Sequence[Sighting], files: Sequence[FileRead]) -> tuple[list[Si
 
     Faults of a device, and issues that make a job slow or wrong and stop none, are not overcome by progress.
     """
-    reached = [max(file.progress_at or 0, file.good_ending.offset if file.good_ending else 0) for file in files]
-    past = [one for one in seen if one.offset < reached[one.file] and _may_be_overcome(one)]
+    past = [one for one in seen if one.offset < files[one.file].went_on_at and _may_be_overcome(one)]
     left_out = set(map(id, past))
     return [one for one in seen if id(one) not in left_out], past
 

@@ -101,8 +101,8 @@ class FileRead:
     """One file; `problem` says why it was not read, `stopped` why it was read in part.
 
     `began` and `ended` are its first and its last time stamp, as far as its first and last lines have one.
-    `complains` is the most severe word in it; `in_container`: its beginning shows a container. `progress_at` is the
-    offset of the first line that reports progress, `good_ending` a report of success in its last lines.
+    `complains` is the most severe word in it; `in_container`: its beginning shows a container. What was
+    reported before the offset `went_on_at` stopped nothing. `good_ending` is a report of success in its last lines.
     """
 
     name: str
@@ -115,7 +115,7 @@ class FileRead:
     ended: Moment | None = None
     complains: signs.Complaint = signs.Complaint.ERROR
     in_container: bool = False
-    progress_at: int | None = None
+    went_on_at: int = 0
     good_ending: Sighting | None = None
 
 
@@ -178,7 +178,8 @@ class Scanner:
         problem = "empty" if first else None
         lines = self._lines + (not end.endswith(b"\n") and bool(end))
         signed = (signs.Complaint.ERROR if foreign else self._complains, in_container)
-        far = (self._progress_at, self._good_ending(end))
+        ending, apart = self._good_ending(end)
+        far = (max(self._progress_at or 0, apart), ending)
         return self._end_of_file(
             FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed, *far)
         )
@@ -187,18 +188,20 @@ class Scanner:
         self.files.append(read)
         return read
 
-    def _good_ending(self, end: bytes) -> Sighting | None:
-        """The report of success in the last lines of the file."""
+    def _good_ending(self, end: bytes) -> tuple[Sighting | None, int]:
+        """The report of success in the last lines of the file, and the offset up to which it overcomes failures."""
         ending = endings.good_ending(_strip_docker(end).decode("utf-8", "replace").replace("\r", " "))
         if ending is None:
-            return None
+            return None, 0
         text = as_text(ending.text.encode())
-        behind = end.split(b"\n")[-1 - ending.line_from_end :]
-        return Sighting(
+        lines = end.split(b"\n")
+        behind = lines[-1 - ending.line_from_end :]
+        apart = lines[-1 - ending.line_from_end - ending.apart :]
+        sighting = Sighting(
             found=Found(Kind.ENDING, "success", "the last lines", 0),
             file=len(self.files),
             line=self._lines + 1 - ending.line_from_end,
-            offset=self._offset - sum(map(len, behind)) - ending.line_from_end,
+            offset=self._offset - sum(map(len, behind)) - len(behind) + 1,
             text=_around(text, 0),
             quoted=_around(mask(text), 0),
             source=source_of(text),
@@ -207,6 +210,7 @@ class Scanner:
             gravity=1.0,
             advice=False,
         )
+        return sighting, self._offset - sum(map(len, apart)) - len(apart) + 1
 
     def _look(self, raw: bytes) -> None:
         """Search whole lines."""

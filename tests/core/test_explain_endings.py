@@ -45,7 +45,14 @@ GOOD = [
     "ATC run success, welcome to the next use.",
     "Training completed. Do not forget to share your model on huggingface.co/models =)",
     "14207|ft|npu|acct|16|COMPLETED|0:0".replace("|", "  "),
+    "2026-01-01 部署成功",
+]
+SAID = [
+    "Job finished at Thu Jan  1 00:00:00 UTC 2026",
     "训练完成",
+    "done",
+    "Training finished.",
+    "Benchmark completed",
 ]
 
 
@@ -55,6 +62,13 @@ def test_what_a_log_complained_of_before_it_ended_well_stopped_nothing(good: str
     assert named(found) == [] and kind(found) is AnswerKind.NO_FAILURE
     assert found.notices and found.answer and found.answer.sighting.line == 3
     assert good.strip() in found.answer.sighting.text
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_the_last_words_of_a_script_count_only_where_it_went_on_for_long(said: str) -> None:
+    assert named(diagnosed(FAULT, *["a line"] * 5, said)) == named(diagnosed(FAULT))
+    found = diagnosed(FAULT, *["a line"] * 40, said)
+    assert named(found) == [] and kind(found) is AnswerKind.NO_FAILURE
 
 
 @pytest.mark.parametrize(
@@ -67,6 +81,8 @@ def test_what_a_log_complained_of_before_it_ended_well_stopped_nothing(good: str
         "Step 3/7 : RUN pip install torch",
         "model was not exported successfully: error",
         "FAILED (errors=1)",
+        "pod-0   0/1   CrashLoopBackOff   4 (12s ago)   3m\npod-1   0/1   Completed   0   3h",
+        "Ran 5 tests in 2.1s",
         "14207  ft  npu  acct  16  FAILED  1:0",
         "training is done by four ranks, and never ended",
         "Unknown argument",
@@ -159,6 +175,7 @@ def test_what_was_reported_before_the_job_made_progress_stopped_nothing(progress
         "Avg prompt throughput: 0.0 tokens/s",
         '"POST /v1/completions HTTP/1.1" 500 Internal Server Error',
         "loss function: cross_entropy_2.1",
+        'INFO: 10.0.0.1:42 - "POST /v2/workers HTTP/1.1" 200 OK',
     ],
 )
 def test_other_lines_are_no_progress(line: str) -> None:
