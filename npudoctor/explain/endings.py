@@ -80,7 +80,7 @@ _OF_PROGRESS = (
 _TRIED = 200
 """The most lines of a block with one of these words that are searched."""
 
-_PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\$|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) ?"
+_PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) ?"
 _COMMAND = re.compile(_PROMPT + r"\S")
 _SHOWS_EARLIER_LINES = re.compile(_PROMPT + r"(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
 _ASKS_FOR_STATUS = re.compile(_PROMPT + r"echo \$\?\s{0,4}$")

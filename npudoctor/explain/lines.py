@@ -75,13 +75,13 @@ _QUOTES = re.compile(
     r"|^\|\s?\W{0,4}E[A-Z]?\d{4,5}\W{0,4}\s?\||^(?:\d{1,2}\.|[-*]) (?:If|When) "
     r"|^(?:20\d\d-\d\d-\d\dT\S{8,20} )?##\[(?:group|command|section)\]|^Step \d{1,3}/\d{1,3} : [A-Z]"
     r"|^(?:#\d{1,4} |=> (?:[A-Z]{4,8} )?)?\[[^\]]{0,40}\d{1,3}/\d{1,3}\] [A-Z]{3,10} "
-    r"|^(?:\([\w.-]{1,40}\) )?(?:\$|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) \S"
+    r"|^(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) \S"
 )
 """What is before words that report nothing: a command that is run, a comment, a prompt, a commit, a guide."""
 
 _IGNORED = re.compile(
     r"\((?:ignored|ignoring|harmless|non-fatal|not fatal|optional|as expected)\b"
-    r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b|\bdefault is used\b"
+    r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b|\bdefault (?:is used|value is)\b"
     r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
     r"|, (?:ignored|ignoring)\.?\s{0,4}$"
 )
@@ -89,6 +89,9 @@ _IGNORED = re.compile(
 
 QUOTED = 0.05
 """The weight of words that report nothing."""
+REPLACED = 0.3
+"""The most weight of a line that says, or whose next line says, that the program takes something else instead."""
+
 _ADVICE = re.compile(r"Solution:|Possible Cause:|Possible Reason:|Reason: ?1\.|If reserved memory is")
 
 _WRAPPING = re.compile(

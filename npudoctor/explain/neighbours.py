@@ -32,6 +32,7 @@ _REPEATED_BELOW = re.compile(
 
 _BUILD = re.compile(rb"CMake|setuptools|setup\.py|git describe|CalledProcessError|metadata-generation-failed|ninja: ")
 _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
+_FALLS_BACK = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b")
 _IS_REPLACED = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|\b(?:is|are) used\b")
 _WARNS_OF_REPLACEMENT = re.compile(rb"Warning: .{0,200}[Ff]alling back (?:to|on)\b")
 _KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b|traceback\s{0,8}: Signal 9 \(SIGKILL\)")
@@ -89,6 +90,11 @@ def is_attempt(line: str, lines: list[bytes], number: int) -> bool:
     """Whether a line reports an attempt that the program repeats, by itself or by the line below it."""
     below = as_text(lines[number + 1][:300]) if number + 1 < len(lines) else ""
     return _REPEATS.match(line[:2000]) is not None or _REPEATED_BELOW.match(below) is not None
+
+
+def is_replaced(lines: list[bytes], number: int) -> bool:
+    """Whether the program says in this line or in the next one that it takes something else instead."""
+    return any(map(_FALLS_BACK.search, lines[number : number + 2]))
 
 
 def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:

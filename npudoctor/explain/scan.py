@@ -13,11 +13,12 @@ from itertools import accumulate, islice
 
 from npudoctor import knowledge
 from npudoctor.explain import endings, signs
-from npudoctor.explain.lines import QUOTED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
+from npudoctor.explain.lines import QUOTED, REPLACED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.neighbours import (
     as_text,
     fits,
     is_attempt,
+    is_replaced,
     lines_above,
     moment_near,
     rank_below,
@@ -305,7 +306,7 @@ class Scanner:
         if not source.known:
             source = source_of_traceback(lines, number)
         file = len(self.files)
-        gravity = gravity_of(line)
+        gravity = min(gravity_of(line), REPLACED if is_replaced(lines, number) else 1.0)
         attempt = is_attempt(line, lines, number)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
         if raised and signs.is_call_within_a_package(line, lines_above(lines, number), source):

@@ -181,6 +181,9 @@ HARMLESS = (
     "make: warning:  Clock skew detected.  Your build may be incomplete.",
     "Start worker process with rank id:0, log file:a/worker_0.log. Environment variable [RANK_ID=0] is exported.",
     "make: *** [Makefile:30: test-npu] Error 1",
+    "[EVENT] HCCL(1,python):2026-01-01-00:00:00.000.110 [externalinput.cc:344][1]environmental variable "
+    "HCCL_WHITELIST_DISABLE is not set, default value is [1]",
+    "bash-5.1$ source /opt/ascend/set_env.sh: No such file or directory",
     "[2026-01-01 00:00:00 TP1] Ignore import error when loading sglang.srt.models.a: No module named 'decord'",
     "#10 7.110   -- SOC_VERSION: ASCEND910B1 (npu-smi not found in the build container, default is used)",
     "Jan  1 00:00:00 node1 sshd[9001]: error: kex_exchange_identification: Connection closed by remote host",
