@@ -19,6 +19,7 @@ LABEL = 13
 """Columns that a label takes."""
 
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_OF_ANSWERS = {"no-failure": "bold green", "stopped": "bold yellow"}
 _ALSO = 4
 _NAMED = 6
 """The most ranks that are named one by one."""
@@ -244,7 +245,7 @@ class _Page:
             self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
-        self._title(answer["title"], style="bold red")
+        self._title(answer["title"], style=_OF_ANSWERS.get(answer["kind"], "bold red"))
         self._quote("evidence", answer["evidence"]["text"])
         self._item("at", self._where(answer["evidence"]))
         self._item("because", answer["because"])
