@@ -62,7 +62,7 @@ _FAILS = re.compile(
     r"|\u5931\u8d25|\u9519\u8bef|\u5f02\u5e38"
 )
 _PROGRESS = re.compile(
-    rb"\b(?:(?:train|lm|actor|critic|ppo|sft|reward|total|mean|avg)[_/ ])?loss"
+    rb"\b(?:(?:train|lm|actor|critic|ppo|sft|reward|total|mean|avg)[_/ ])?(?<!packet )loss"
     rb"(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
     rb"|\bAvg prompt throughput: (?!0\.0 )\d|\bgen throughput \(token/s\): (?!0\.0+\b)\d"
     rb"|\"POST /\S{0,40}(?:completions|generate|embeddings|rerank|infer\w{0,8}|invocations|predict\w{0,6}|speech"

@@ -175,6 +175,7 @@ def test_what_was_reported_before_the_job_made_progress_stopped_nothing(progress
         "Avg prompt throughput: 0.0 tokens/s",
         '"POST /v1/completions HTTP/1.1" 500 Internal Server Error',
         "loss function: cross_entropy_2.1",
+        "5 packets transmitted, packet loss: 0.0%",
         'INFO: 10.0.0.1:42 - "POST /v2/workers HTTP/1.1" 200 OK',
     ],
 )
