@@ -81,6 +81,7 @@ def test_the_last_words_of_a_script_count_only_where_it_went_on_for_long(said: s
         "Step 3/7 : RUN pip install torch",
         "model was not exported successfully: error",
         "FAILED (errors=1)",
+        'Normal  Pulled  32s  kubelet  Successfully pulled image "a/b:1" in 708ms',
         "pod-0   0/1   CrashLoopBackOff   4 (12s ago)   3m\npod-1   0/1   Completed   0   3h",
         "Ran 5 tests in 2.1s",
         "14207  ft  npu  acct  16  FAILED  1:0",

@@ -113,7 +113,7 @@ def test_no_wrong_answer_is_dangerous_and_few_are_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", ["train", "held"])
 def test_a_node_is_seldom_blamed_for_what_the_program_did(name: str) -> None:
     counts = counted(name)
-    assert share(counts["blamed"], counts, "fine", "blamed") <= 0.065, counts
+    assert share(counts["blamed"], counts, "fine", "blamed") <= 0.07, counts
 
 
 HARMLESS = (
