@@ -113,7 +113,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
     ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
     ends = [one for one in (limit, stop) if one]
-    warned = [one for one in ranked if _only_warns(one, unexplained, ends)]
+    sound = overcome.only_warn_after_progress(seen, files)
+    warned = [one for one in ranked if _only_warns(one, unexplained, ends) or {e.file for e in one.evidence} <= sound]
     ranked = tuple(one for one in ranked if one not in warned)
     warned += [
         one for one in suspects(past, {}) if one.pitfall.id not in {each.pitfall.id for each in (*ranked, *warned)}

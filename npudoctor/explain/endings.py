@@ -62,18 +62,20 @@ _FAILS = re.compile(
     r"|\u5931\u8d25|\u9519\u8bef|\u5f02\u5e38"
 )
 _PROGRESS = re.compile(
-    rb"\b(?:(?:train|lm|actor|critic|ppo|sft|reward|total|mean|avg)[_/ ])?(?<!packet )loss"
-    rb"(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
+    rb"(?:\b|_)(?<!acket )[Ll]oss(?:_[A-Za-z]{1,3}){0,2}(?:['\"]| is)?\s{0,8}[:=]?\s{0,8}[('\"]?-?\d{1,6}\.\d"
     rb"|\bAvg prompt throughput: (?!0\.0 )\d|\bgen throughput \(token/s\): (?!0\.0+\b)\d"
     rb"|\"POST /\S{0,40}(?:completions|generate|embeddings|rerank|infer\w{0,8}|invocations|predict\w{0,6}|speech"
     rb"|images)\S{0,40} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
     rb"|\bApplication startup complete|\bThe server is fired up|\bDaemon start success"
+    rb"|\"key\": ?\"(?:train_loss|tracked_stats|eval_accuracy|(?:block|epoch|eval)_stop)\""
+    rb"|(?<![\w.])(?!0+\.?0{0,6} )\d{1,7}(?:\.\d{1,9})? ?(?:samples?|images?|imgs|examples|sequences|tokens)/s(?:ec(?:ond)?)?\b"
+    rb"|\b(?:samples?|images?|imgs|examples|sequences|tokens|global_step)/s(?:ec(?:ond)?)?\s{0,4}[:=]\s{0,4}(?!0\.0)\d"
 )
 """What training and serving print when a step or a request is done, and servers when they are ready."""
 
 _OF_PROGRESS = (
     *(b"loss", b"prompt throughput: ", b"gen throughput (", b'" 200', b"per step time: ", b"time per iteration"),
-    *(b"startup complete", b"server is fired up", b"Daemon start success"),
+    *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b"/s"),
 )
 """Words of which every line of progress has one."""
 

@@ -63,7 +63,8 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _LEVEL = re.compile(
     r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
     r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|(?-i:DEBUG))\b[ :]"
-    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}| 20\d\d-\d\d-\d\d) \d\d:|\[([EW]) [a-z_]+\.\w+:|\b[a-z]{2,24}(W)arning: ",
+    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}| 20\d\d-\d\d-\d\d) \d\d:|\[([EW]) [a-z_]+\.\w+:|\b[a-z]{2,24}(W)arning: "
+    r"|(?-i:: ([EWI]) [a-z_]+/\w|[\s\d](WARN) )",
     re.IGNORECASE,
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
@@ -83,9 +84,10 @@ _IGNORED = re.compile(
     r"\((?:ignored|ignoring|harmless|non-fatal|not fatal|optional|as expected)\b"
     r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b|\bdefault (?:is used|value is)\b"
     r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
-    r"|, (?:ignored|ignoring)\.?\s{0,4}$"
+    r"|, (?:ignored|ignoring)\.?\s{0,4}$|\bkernel packages unavailable: |^(?:\S{1,40} )?mkdir -p failed for path "
+    r"|\bconftest\.\w{1,3}\b|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "
 )
-"""What says that a line reports nothing that matters."""
+"""What says that a line reports nothing that matters: also probes of configure, and services beside the job."""
 
 QUOTED = 0.05
 """The weight of words that report nothing."""

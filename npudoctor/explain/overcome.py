@@ -34,6 +34,12 @@ def _may_be_overcome(one: Sighting) -> bool:
     return one.found.kind in (Kind.EXCEPTION, Kind.MESSAGE, Kind.MEMORY, Kind.LIMIT)
 
 
+def only_warn_after_progress(seen: Sequence[Sighting], files: Sequence[FileRead]) -> set[int]:
+    """The files of jobs that made progress, and after it only warned: what is warned of stopped nothing."""
+    failed = {one.file for one in seen if one.gravity == 1.0 and not one.advice and one.found.kind is not Kind.ENDING}
+    return {number for number, file in enumerate(files) if file.went_on_at and number not in failed}
+
+
 def stop_of(seen: Sequence[Sighting]) -> Sighting | None:
     """The first line that says who stopped the job."""
     return next((one for one in seen if one.found.kind is Kind.STOP and one.found.what and not one.advice), None)

@@ -157,6 +157,11 @@ PROGRESS = [
     " iteration 10/ 100 | elapsed time per iteration (ms): 1201.3 | lm loss: 1.1E+01 |",
     "INFO loggers.py:116] Engine 000: Avg prompt throughput: 31.2 tokens/s, Running: 1 reqs",
     'INFO:     10.0.0.1:4242 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+    '0: :::MLLOG {"time_ms": 1745065575557, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 1.31}',
+    "Epoch[1] [100/13990] step cost: 22372.04 ms, G_loss: 13.80, loss_G_A: 0.25",
+    "Epoch: [0][10/500] Time 0.31 (0.40) Loss 6.9123 (6.9200) Acc@1 0.39",
+    "2022-08-12 16:13:26 step 100, 1832.5 images/sec",
+    "examples/sec: 3841.2",
 ]
 
 
@@ -177,11 +182,24 @@ def test_what_was_reported_before_the_job_made_progress_stopped_nothing(progress
         '"POST /v1/completions HTTP/1.1" 500 Internal Server Error',
         "loss function: cross_entropy_2.1",
         "5 packets transmitted, packet loss: 0.0%",
+        "5 packets transmitted, 5 received, Packet Loss: 0.0%",
+        "speed: 0.0 samples/s",
+        '"key": "init_start", "value": null',
         'INFO: 10.0.0.1:42 - "POST /v2/workers HTTP/1.1" 200 OK',
     ],
 )
 def test_other_lines_are_no_progress(line: str) -> None:
     assert endings.first_progress(line.encode()) is None
+
+
+def test_warnings_after_progress_stopped_nothing_and_an_error_makes_them_count() -> None:
+    warned = (
+        "[W424 00:00:00.0 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=1): failed to recv, got 0 bytes"
+    )
+    found = diagnosed("step", PROGRESS[0], warned)
+    assert named(found) == [] and [one.pitfall.id for one in found.notices] == ["P050"]
+    assert named(diagnosed("step", warned)) == ["P050"]
+    assert named(diagnosed("step", PROGRESS[0], warned, FAULT)) != []
 
 
 def test_progress_of_another_file_says_nothing() -> None:

@@ -188,6 +188,15 @@ HARMLESS = (
     "#10 7.110   -- SOC_VERSION: ASCEND910B1 (npu-smi not found in the build container, default is used)",
     "Jan  1 00:00:00 node1 sshd[9001]: error: kex_exchange_identification: Connection closed by remote host",
     "[worker-1] waiting for worker-0.train: getaddrinfo: Name or service not known (try 1)",
+    "[2026-01-01 00:00:00] NPU custom kernel packages unavailable: No module named 'custom_ops'",
+    "ERROR 01-01 00:00:00 [config.py:29] Failed to import Triton kernels. Please make sure your triton version is "
+    "compatible. Error: module 'triton' has no attribute 'constexpr_function'",
+    "conftest.c:39:10: fatal error: gmp.h: No such file or directory",
+    "node1:1:2 [2] proxy.cc:1458 NCCL WARN [Service thread] Accept failed Resource temporarily unavailable",
+    "mkdir -p failed for path /results/.cache/matplotlib: [Errno 13] Permission denied: '/results/.cache/matplotlib'",
+    "Jul 25 23:23:13 node1 ftpd[26463]: getpeername (ftpd): Transport endpoint is not connected",
+    "Nov 9 12:10:55 node1 sshd[1761]: error: Bind to port 22 on 0.0.0.0 failed: Address already in use.",
+    "  was not found",
 )
 """Lines that logs of sound services have."""
 
