@@ -69,7 +69,7 @@ _LEVEL = re.compile(
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
 _QUOTES = re.compile(
-    r"^\s{0,8}\+{1,4} (?!export )\S|^#{1,6} (?!.{0,200}(?:[a-z]Error|[a-z]Exception|\[Bug))\S"
+    r"^[^'\"]{0,80}\braise \w[\w.]{1,60}\(|^\s{0,8}\+{1,4} (?!export )\S|^#{1,6} (?!.{0,200}(?:[a-z]Error|[a-z]Exception|\[Bug))\S"
     r"|\bprompts?\b['\"]?[:=] ?\[?['\"]|\b[Gg]enerated text: |['\"]role['\"]: ?['\"](?:assistant|user|system)['\"]"
     r"|^[0-9a-f]{7,12} (?:\([^()]{1,80}\) )?"
     r"(?:\[\w|(?:[Ff]ix|[Ff]eat|[Dd]ocs?|[Cc]hore|[Rr]efactor|[Rr]evert|[Mm]erge)\b)"
