@@ -13,6 +13,7 @@ from enum import Enum
 from npudoctor import knowledge
 from npudoctor.explain import limits
 from npudoctor.explain.figures import OTHERS_GIB, Memory
+from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import Sighting
 from npudoctor.records import record
 
@@ -66,6 +67,8 @@ _REFUSED = re.compile(
 )
 _IMPOSSIBLE = 8
 """Memories of an NPU in one allocation from which the size is taken for an error of the program."""
+
+_SIGNAL = re.compile(r"(?i:signal) \d{1,2} \(SIG[A-Z]{2,6}\)")
 
 _PARAMETER_CODES = frozenset({"EZ1001", "161001", "161002"})
 """Codes by which an operator refuses its arguments (op_errno.h of opbase)."""
@@ -156,6 +159,23 @@ def of_rank(who: str, one: Sighting) -> Answer:
     title = f"{who[:1].upper()}{who[1:]} failed first: {one.found.what}"
     because = "no known issue explains this exception; what the other ranks report follows from it"
     return Answer(AnswerKind.SAID_BY_THE_LOG, title, because, tuple(filter(None, [_place(one)])), one)
+
+
+def of_launcher(seen: Sequence[Sighting]) -> Answer | None:
+    """The answer for a log that shows only the launcher's report: the rank that it names, and how that ended."""
+    one = next((one for one in seen if one.found.kind is Kind.ROOT_CAUSE and one.source.known), None)
+    if one is None:
+        return None
+    told = dict(one.found.values)
+    how = _SIGNAL.search(told.get("traceback", ""))
+    ended = f"ended by {how[0]}" if how else f"exit code {told.get('exitcode', 'unknown').split()[0]}"
+    title = f"{one.source.label[:1].upper()}{one.source.label[1:]} failed first, {ended}, as the launcher says"
+    because = "the error of this rank is not in this log; what ended the other ranks follows from it"
+    steps = (
+        "Read the log of this rank; torchrun writes one for each with --log-dir DIR --redirects 3.",
+        "export PYTHONFAULTHANDLER=1   # prints where a program is when a signal ends it",
+    )
+    return Answer(AnswerKind.SAID_BY_THE_LOG, title, because, steps[: 2 if how else 1], one)
 
 
 def _place(one: Sighting) -> str | None:

@@ -17,7 +17,7 @@ from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import field, record
 
-_OF_KERNELS = frozenset({"P006", "P056", "P104", "P114", "P117"})
+_OF_KERNELS = frozenset({"P006", "P034", "P056", "P104", "P114", "P117"})
 """Known issues that say that a kernel or a build failed, or that the operator compiler did not start."""
 
 _OF_THE_PROGRAM = (AnswerKind.NOT_THE_ENVIRONMENT, AnswerKind.STOPPED, AnswerKind.NO_FAILURE)
@@ -121,6 +121,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ]
     answer = None if ranked else overcome.answer_of(failures, files, stop)
     answer = answer or _answer(ranked, memories, seen, first, times, limit)
+    if answer is None and not ranked and not failures:
+        answer = answers.of_launcher(seen)
     own = answer is not None and answer.kind in _OF_THE_PROGRAM
     beside = [
         one
@@ -338,7 +340,8 @@ def _named_by(one: Sighting) -> tuple[Pitfall, ...]:
 def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, list[Sighting]]:
     """The failures of each rank, process or file."""
     failures: dict[str, list[Sighting]] = {}
-    for one in filter(_is_failure, seen):
+    told = (one for one in seen if one.gravity == 1.0 or not jobs.is_of_scheduler(files[one.file].name))
+    for one in filter(_is_failure, told):
         who = one.source.label if one.source.known or len(files) == 1 else files[one.file].name
         failures.setdefault(who, []).append(one)
     return failures

@@ -67,15 +67,17 @@ _PROGRESS = re.compile(
     rb"|\"POST /\S{0,40}(?:completions|generate|embeddings|rerank|infer\w{0,8}|invocations|predict\w{0,6}|speech"
     rb"|images)\S{0,40} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
     rb"|\bApplication startup complete|\bThe server is fired up|\bDaemon start success"
+    rb"|={3,} (?:\d{1,6} (?:passed|skipped|warnings?|xfailed|xpassed|deselected)(?:, )?){1,6} in \d"
     rb"|\"key\": ?\"(?:train_loss|tracked_stats|eval_accuracy|(?:block|epoch|eval)_stop)\""
-    rb"|(?<![\w.])(?!0+\.?0{0,6} )\d{1,7}(?:\.\d{1,9})? ?(?:samples?|images?|imgs|examples|sequences|tokens)/s(?:ec(?:ond)?)?\b"
+    rb"|(?<![\w.])(?!0+\.?0{0,6} )\d{1,7}(?:\.\d{1,9})? ?"
+    rb"(?:samples?|images?|imgs|examples|sequences|tokens)/s(?:ec(?:ond)?)?\b"
     rb"|\b(?:samples?|images?|imgs|examples|sequences|tokens|global_step)/s(?:ec(?:ond)?)?\s{0,4}[:=]\s{0,4}(?!0\.0)\d"
 )
 """What training and serving print when a step or a request is done, and servers when they are ready."""
 
 _OF_PROGRESS = (
     *(b"loss", b"prompt throughput: ", b"gen throughput (", b'" 200', b"per step time: ", b"time per iteration"),
-    *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b"/s"),
+    *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b"/s", b"= "),
 )
 """Words of which every line of progress has one."""
 

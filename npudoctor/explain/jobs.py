@@ -44,6 +44,11 @@ _FARTHEST = 28
 """Half hours: no two time zones are farther apart."""
 
 
+def is_of_scheduler(name: str) -> bool:
+    """Whether a file is the log of the scheduler of MindSpore's msrun, which reports the ranks that are gone."""
+    return os.path.basename(name) in ("scheduler.log", "scheduler.out")
+
+
 def nodes_of(names: Sequence[str], folders: Sequence[str] = ()) -> tuple[str | None, ...]:
     """The node that each file comes from; None for all where they come from one, or nothing says so.
 
@@ -168,16 +173,22 @@ def stamp(moment: Moment, year: int, shift: float) -> float:
 def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
     """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
     seen = sorted(sightings, key=lambda one: (one.file, one.offset))
+    names = [source_of_file(file.name) for file in files]
+    folders, addresses = _same_nodes(seen, names, nodes)
+    nodes = [
+        addresses.get(name.pid or 0, node) if node is None else node for name, node in zip(names, nodes, strict=True)
+    ]
+    seen = [_on_node(one, folders.get(one.source.node or "", one.source.node)) for one in seen]
     ranks = {
         (one.source.node or nodes[one.file], one.source.pid): one.source.rank
         for one in seen
         if one.source.pid and one.source.rank is not None
     }
     several = len({one.source.node or nodes[one.file] for one in seen}) > 1
-    names = [source_of_file(file.name) for file in files]
     attributed = []
     for file, group in groupby(seen, key=lambda one: one.file):
         inside = list(group)
+        alone = len({one.source.pid for one in inside if one.source.pid}) == 1
         for one in inside:
             source = one.source if one.source.known else names[file]
             if not source.known:
@@ -187,6 +198,40 @@ def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: S
             node = source.node or one.source.node or nodes[file]
             if source.rank is None and source.pid is not None and (node, source.pid) in ranks:
                 source = Source(ranks[node, source.pid], None, source.pid)
+            elif alone and source.rank is None and source.worker is None and names[file].rank is not None:
+                source = Source(names[file].rank, None, source.pid)
             source = replace(source, node=node if several else None)
             attributed.append(replace(one, source=source))
     return attributed
+
+
+def _on_node(one: Sighting, node: str | None) -> Sighting:
+    return one if one.source.node == node else replace(one, source=replace(one.source, node=node))
+
+
+def _same_nodes(
+    seen: Iterable[Sighting], names: Sequence[Source], nodes: Sequence[str | None]
+) -> tuple[Mapping[str, str], Mapping[int, str]]:
+    """The folder of each node that lines name by its address, and the address of each process in files of no folder.
+
+    Ray's driver prints the lines of all workers with their addresses, and each worker has a file of its own as well,
+    named after its process: where both show the same failures of the same processes, they are one node.
+    """
+    told: dict[str, set[tuple[int, str]]] = {}
+    filed: dict[str | None, set[tuple[int, str]]] = {}
+    for one in seen:
+        pid = names[one.file].pid
+        if one.source.node and one.source.pid:
+            told.setdefault(one.source.node, set()).add((one.source.pid, one.found.by))
+        elif pid:
+            filed.setdefault(nodes[one.file], set()).add((pid, one.found.by))
+    folders: dict[str, str] = {}
+    addresses: dict[int, str] = {}
+    for address, marks in told.items():
+        shared = {folder: len(marks & own) for folder, own in filed.items() if marks & own}
+        best = [folder for folder, count in shared.items() if count == max(shared.values())]
+        if len(best) == 1 and best[0] is not None:
+            folders[address] = best[0]
+        elif len(best) == 1:
+            addresses.update((pid, address) for pid, _ in marks & filed[None])
+    return folders, addresses

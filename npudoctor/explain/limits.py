@@ -29,6 +29,10 @@ _LIMITS = (
         ),
         "the compiler of kernels does not take what the program's kernel does",
     ),
+    (
+        re.compile(r"\bInvalid_(?:Argument|Input|Attr)_?\w{0,24}\(EZ00[0-3]\d\)|^\W{0,8}EZ00[0-3]\d: "),
+        "an operator refuses the data type, shape or value of an argument",
+    ),
     (re.compile(r"op converter is not implemented"), "the graph mode has no converter for an operator of the model"),
     (
         re.compile(
@@ -135,6 +139,9 @@ _LIMITS = (
 """Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
 
 _STEPS = {
+    "an operator refuses the data type, shape or value of an argument": (
+        "Correct the argument that the message names, or take a release of the framework that does."
+    ),
     "the script that is to be run does not exist": "Correct the path, or start it in the folder of the script.",
     "the configuration has no such key, or no value for it": "Correct the key, or add it to the configuration.",
     "the program is compiled with another C++ ABI than a library that it is linked with": (
@@ -151,6 +158,7 @@ _STEP = "Another option or size that avoids it, or a release of the program or f
 
 WORDS = (
     "shlib-undefined: ",
+    "EZ00",
     " overflow",
     "grid should be less than",
     "coreDim",

@@ -35,11 +35,17 @@ _MOST_DIGITS = 9
 """Of a rank or a process; Python refuses to read numbers of thousands of digits."""
 
 _NODE_IP = re.compile(r"^\s*\([^()]{0,60}\bpid=\d+, ip=(\d{1,3}(?:\.\d{1,3}){3})\)")
+_OUTER = re.compile(r"(?:\s{0,8}\([^()]{0,60}\bpid=\d{1,9}[^()]{0,40}\))+\s{1,8}(?=\([^()]{0,60}\bpid=\d)")
+"""The processes that pass on the line of the one in the last brackets, as vLLM and Ray print them."""
+
 _WRAPPED = re.compile(
     r"\S{20,40} std(?:out|err) [FP] "
+    r"|\[pod/(?P<pod>[a-z0-9][a-z0-9.-]{0,252})/[a-z0-9.-]{1,63}\] "
+    r"|(?P<tailed>[a-z0-9][a-z0-9.-]{0,80}-(?:master|worker|head|launcher|node|server|chief|rank)-?\d{1,4}) "
+    r"[a-z][a-z0-9-]{0,62} (?=\S)"
     r"|(?P<node>(?:node|host|server|worker|master)[-_.]?\d[\w.-]{0,40}|\d{1,3}(?:\.\d{1,3}){3}): (?=\S)"
 )
-"""What a container's log, pdsh and the launcher of DeepSpeed put before each line."""
+"""What a container's log, kubectl and stern, pdsh and the launcher of DeepSpeed put before each line."""
 
 _IN_NAME = (
     (re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE), "rank"),
@@ -47,7 +53,7 @@ _IN_NAME = (
     (re.compile(r"(?:^|/)(?:slurm-\d+|log|out|err|stdout|stderr)[-_.](\d{1,5})(?:\.(?:log|out|err|txt))?$"), "rank"),
     (re.compile(r"worker[-_.]?(\d+)\.\w+(?:\.[\d-]+)?(?:\.gz)?$", re.IGNORECASE), "rank"),
     (re.compile(r"(?:plog|device)-(\d+)_\d+[^/]*$"), "pid"),
-    (re.compile(r"worker-[0-9a-f]{20,60}-[0-9a-f]{8}-(\d+)\.(?:out|err)[^/]*$"), "pid"),
+    (re.compile(r"worker-[0-9a-f]{3,60}-[0-9a-f]{8}-(\d+)\.(?:out|err)[^/]*$"), "pid"),
     (re.compile(r"mindie[-_]\w{1,20}_(\d+)_\d{8}[^/]*$"), "pid"),
 )
 _DATE = re.compile(r"\b(20\d\d)[-/](\d\d)[-/](\d\d)[-T _]{1,2}(\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,6})(?:\.(\d{3}))?)?")
@@ -69,7 +75,8 @@ _LEVEL = re.compile(
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
 _QUOTES = re.compile(
-    r"^[^'\"]{0,80}\braise \w[\w.]{1,60}\(|^\s{0,8}\+{1,4} (?!export )\S|^#{1,6} (?!.{0,200}(?:[a-z]Error|[a-z]Exception|\[Bug))\S"
+    r"^[^'\"]{0,80}\braise \w[\w.]{1,60}\(|^\s{0,8}\+{1,4} (?!export )\S"
+    r"|^#{1,6} (?!.{0,200}(?:[a-z]Error|[a-z]Exception|\[Bug))\S"
     r"|\bprompts?\b['\"]?[:=] ?\[?['\"]|\b[Gg]enerated text: |['\"]role['\"]: ?['\"](?:assistant|user|system)['\"]"
     r"|^[0-9a-f]{7,12} (?:\([^()]{1,80}\) )?"
     r"(?:\[\w|(?:[Ff]ix|[Ff]eat|[Dd]ocs?|[Cc]hore|[Rr]efactor|[Rr]evert|[Mm]erge)\b)"
@@ -85,7 +92,8 @@ _IGNORED = re.compile(
     r"|\b(?:can be|safely|please|will be|is) ignored?\b|\bignore (?:this|it|that)\b|\bdefault (?:is used|value is)\b"
     r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
     r"|, (?:ignored|ignoring)\.?\s{0,4}$|\bkernel packages unavailable: |^(?:\S{1,40} )?mkdir -p failed for path "
-    r"|\bconftest\.\w{1,3}\b|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "
+    r"|^\[nltk_data\] |\bconftest\.\w{1,3}\b"
+    r"|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "
 )
 """What says that a line reports nothing that matters: also probes of configure, and services beside the job."""
 
@@ -182,11 +190,13 @@ class Moment:
 def source_of(line: str) -> Source:
     """The source of a line."""
     node, line = _unwrap(line)
+    if ip := _NODE_IP.search(line):
+        node = ip[1]
+    if outer := _OUTER.match(line):
+        line = line[outer.end() :]
     rank = _number(_RANKS, line)
     worker = _WORKER.search(line) if rank is None else None
     pid = _number(_PIDS, line)
-    if ip := _NODE_IP.search(line):
-        node = ip[1]
     return Source(rank, worker[1] if worker else None, pid, node)
 
 
@@ -199,7 +209,8 @@ def _number(patterns: Iterable[re.Pattern[str]], line: str) -> int | None:
 def _unwrap(line: str) -> tuple[str | None, str]:
     """The node that a launcher puts before a line, and the line without what wraps it."""
     found = _WRAPPED.match(line)
-    return (found["node"], line[found.end() :]) if found else (None, line)
+    node = next(filter(None, found.groups()), None) if found else None
+    return node, line[found.end() :] if found else line
 
 
 def message_of(line: str) -> str:

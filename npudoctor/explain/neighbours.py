@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from npudoctor.control_characters import visible_lines
 from npudoctor.explain.endings import lines_to_prompt
 from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_of, source_of
-from npudoctor.explain.patterns import Found
+from npudoctor.explain.patterns import Found, Kind
 from npudoctor.records import replace
 
 _NEAR = 6
@@ -26,7 +26,7 @@ _REPEATS = re.compile(
 )
 _REPEATED_BELOW = re.compile(
     r"\W{0,4}(?:Retrying\b|Trying to resume\b|Warning: Transient problem"
-    r"|Connecting to \S{1,200}(?: \(\S{1,200})?\.\.\. )"
+    r"|Connecting to \S{1,200}(?: \(\S{1,200})?\.\.\. )|(?:20\d\d-\S{8,30} )?Ign:\d"
 )
 """What a program prints in or below the report of an attempt that it repeats; pip's last one has total=0."""
 
@@ -47,6 +47,9 @@ _SHUTDOWN = 300
 """Lines below a stop in which the next command is searched."""
 
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
+
+
+_ENDED = re.compile(r"^\W{0,64}(exitcode|traceback)\s{0,16}:\s{0,16}(\S.{0,200}?)\s{0,16}$", re.MULTILINE)
 
 
 def as_text(line: bytes) -> str:
@@ -135,14 +138,22 @@ def _is_ended_by_launcher(lines: list[bytes], number: int) -> bool:
     return any(map(_FAILED_RANK.search, lines[max(number - _SUMMARY, 0) : number + _SUMMARY]))
 
 
-def until_command(stop: Found, lines: list[bytes], number: int) -> Found:
-    """A stop with the number of lines up to the next command in the log, where one follows."""
-    count = lines_to_prompt(map(as_text, lines[number + 1 : number + 1 + _SHUTDOWN]))
-    return stop if count is None else replace(stop, values=(("lines", str(count)),))
+def with_details(found: Found, lines: list[bytes], number: int) -> Found:
+    """A stop with the number of lines up to the next command in the log, where one follows; the headline of torchrun
+    with how the rank below it ended. Anything else as it is."""
+    if found.kind is Kind.STOP:
+        count = lines_to_prompt(map(as_text, lines[number + 1 : number + 1 + _SHUTDOWN]))
+        return found if count is None else replace(found, values=(("lines", str(count)),))
+    if found.kind is Kind.ROOT_CAUSE:
+        return replace(found, values=tuple(sorted(_ENDED.findall(_text_below(lines, number)))[:4]))
+    return found
 
 
 def rank_below(lines: list[bytes], number: int) -> Source | None:
     """The rank that torchrun names below its headline."""
-    below = b"\n".join(line[:300] for line in lines[number + 1 : number + 2 * _NEAR]).decode("utf-8", "replace")
-    found = _RANK_BELOW.search(below)
+    found = _RANK_BELOW.search(_text_below(lines, number))
     return Source(rank=int(found[1])) if found else None
+
+
+def _text_below(lines: list[bytes], number: int) -> str:
+    return b"\n".join(line[:300] for line in lines[number + 1 : number + 2 * _NEAR]).decode("utf-8", "replace")

@@ -24,12 +24,12 @@ from npudoctor.explain.neighbours import (
     rank_below,
     sentence_beside,
     source_of_traceback,
-    until_command,
+    with_details,
 )
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, without_json
 from npudoctor.privacy.credentials import mask
-from npudoctor.records import record
+from npudoctor.records import record, replace
 
 BLOCK = 1 << 20
 """Bytes that are read and searched together."""
@@ -304,7 +304,7 @@ class Scanner:
         """Keep new matches of a line; whether there were any."""
         source = source_of(line)
         if not source.known:
-            source = source_of_traceback(lines, number)
+            source = replace(source_of_traceback(lines, number), node=source.node)
         file = len(self.files)
         gravity = min(gravity_of(line), REPLACED if is_replaced(lines, number) else 1.0)
         attempt = is_attempt(line, lines, number)
@@ -328,7 +328,7 @@ class Scanner:
                 new.append(one)
         if not new:
             return False
-        new = [until_command(one, lines, number) if one.kind is Kind.STOP else one for one in new]
+        new = [with_details(one, lines, number) for one in new]
         at = sum(map(len, lines[:number])) + number + start
         own = moment_of(line)
         moment = own or moment_near(lines, number, source)

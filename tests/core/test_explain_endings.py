@@ -162,6 +162,7 @@ PROGRESS = [
     "Epoch: [0][10/500] Time 0.31 (0.40) Loss 6.9123 (6.9200) Acc@1 0.39",
     "2022-08-12 16:13:26 step 100, 1832.5 images/sec",
     "examples/sec: 3841.2",
+    "=========== 19 passed, 1 skipped, 13 warnings in 141.20s (0:02:21) ============",
 ]
 
 
@@ -184,6 +185,7 @@ def test_what_was_reported_before_the_job_made_progress_stopped_nothing(progress
         "5 packets transmitted, packet loss: 0.0%",
         "5 packets transmitted, 5 received, Packet Loss: 0.0%",
         "speed: 0.0 samples/s",
+        "=========== 2 failed, 19 passed in 141.20s (0:02:21) ============",
         '"key": "init_start", "value": null',
         'INFO: 10.0.0.1:42 - "POST /v2/workers HTTP/1.1" 200 OK',
     ],

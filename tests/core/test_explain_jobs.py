@@ -144,6 +144,94 @@ def test_ray_s_workers_say_on_which_node_they_run(tmp_path: Path) -> None:
     assert [echo.who for echo in diagnosis.echoes] == ["process 771 of 10.0.0.8"]
 
 
+WAITED = "RuntimeError: EI0002: The wait execution of the Notify register times out."
+BOUND = "RuntimeError: EI0019: Failed to bind the IP port. Reason: The IP address and port have been bound already."
+
+
+def of_four(form: str) -> list[str]:
+    """Lines of four processes of which the third fails first: form has the number of the process, and its node."""
+    return [
+        form.format(number, 1 + number // 2, f"2026-02-03 10:0{0 if number == 2 else 3}:12,10{number}")
+        + (BOUND if number == 2 else WAITED)
+        for number in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "echoes"),
+    [
+        ("(EngineCore_DP0 pid=7) (Worker_TP{0} pid=8{0}) ERROR {2} [a.py:5] ", "worker TP2", "worker TP0"),
+        ("(EngineCore pid=7) (RayWorkerProc pid=9{0}) (Worker_TP{0} pid=8{0}) ERROR {2} ", "worker TP2", "worker TP0"),
+        ("(WorkerDict pid=5{0}, ip=10.0.0.{1}) (Worker_TP{0} pid=8{0}) {2} ", "worker TP2 of 10.0.0.2", "worker TP0"),
+        ("[pod/train-worker-{0}/main] {2} ", "train-worker-2", "train-worker-0"),
+        ("train-worker-{0} main {2} ", "train-worker-2", "train-worker-0"),
+    ],
+)
+def test_the_process_in_the_last_brackets_and_the_pod_before_a_line_are_its_source(
+    tmp_path: Path, form: str, first: str, echoes: str
+) -> None:
+    put(tmp_path / "all.log", *of_four(form))
+    found = diagnosed(tmp_path)
+    assert found.first_failure and (found.first_failure.who, found.first_failure.of) == (first, 4)
+    assert next(one.who.removesuffix(" of 10.0.0.1") for one in found.echoes) == echoes and len(found.echoes) == 3
+
+
+@pytest.mark.parametrize("folders", [("node-0", "node-1"), ("", "")])
+def test_ray_s_driver_and_the_file_of_a_worker_are_one_process(tmp_path: Path, folders: tuple[str, str]) -> None:
+    put(tmp_path / "driver.log", *of_four("(WorkerDict pid=500{0}, ip=10.0.0.{1}) {2} "))
+    for number, line in enumerate(of_four("{2} ERROR x.py:1 ")):
+        folder = tmp_path / folders[number // 2] / "session_latest" / "logs"
+        put(folder / f"worker-{number:040x}-01000000-500{number}.out", line)
+    found = diagnosed(tmp_path)
+    assert found.first_failure and found.first_failure.of == 4
+    assert found.first_failure.who == f"process 5002 of {folders[1] or '10.0.0.2'}"
+    assert len({one.who for one in found.echoes}) == 3
+
+
+def test_processes_of_one_number_on_two_nodes_stay_two(tmp_path: Path) -> None:
+    for node in (0, 1):
+        put(tmp_path / f"node-{node}" / "logs" / f"worker-{node:040x}-01000000-5000.out", of_four("{2} ")[2 * node])
+    put(tmp_path / "driver.log", *of_four("(WorkerDict pid=5000, ip=10.0.0.{1}) {2} ")[::2])
+    found = diagnosed(tmp_path)
+    assert found.first_failure and (found.first_failure.who, found.first_failure.of) == ("process 5000 of node-1", 2)
+
+
+def test_a_worker_s_file_of_msrun_names_its_rank_and_the_scheduler_is_no_rank(tmp_path: Path) -> None:
+    for number, line in enumerate(of_four("[ERROR] DISTRIBUTED(90{0},ffff,python):{2} [a.cc:1] ")):
+        put(tmp_path / f"worker_{number}.log", line)
+    put(
+        tmp_path / "scheduler.log",
+        "[WARNING] DISTRIBUTED(899,ffff,python):2026-02-03 10:05:00 The node: 1 is timed out",
+    )
+    found = diagnosed(tmp_path)
+    assert found.first_failure and (found.first_failure.who, found.first_failure.of) == ("rank 2", 4)
+
+
+@pytest.mark.parametrize(
+    ("exit", "traceback", "said"),
+    [
+        ("-11 (pid: 43)", "Signal 11 (SIGSEGV) received by PID 43", "ended by Signal 11 (SIGSEGV)"),
+        ("1 (pid: 43)", "To enable traceback see: https://example.org", "exit code 1"),
+    ],
+)
+def test_a_report_of_torchrun_alone_names_the_rank_that_failed_first(
+    tmp_path: Path, exit: str, traceback: str, said: str
+) -> None:
+    rows = ("time      : 2026-02-03_10:00:12", "rank      : 11 (local_rank: 3)", f"exitcode  : {exit}")
+    put(
+        tmp_path / "node0.log",
+        "train.py FAILED",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        *(f"  {row}" for row in rows),
+        "  error_file: <N/A>",
+        f"  traceback : {traceback}",
+    )
+    found = diagnosed(tmp_path)
+    assert found.answer and found.answer.kind is AnswerKind.SAID_BY_THE_LOG and found.suspects == ()
+    assert found.answer.title == f"Rank 11 failed first, {said}, as the launcher says"
+
+
 def test_rotated_parts_are_read_oldest_first(tmp_path: Path) -> None:
     names = [
         "train.log",
