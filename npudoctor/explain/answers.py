@@ -65,6 +65,12 @@ _REFUSED = re.compile(
     r"|must be (?:the same|equal|in |greater|less)|not (?:be )?equal|[Ee]xpected .{1,120} (?:but|got)"
     r"|cannot be (?:null|empty)"
 )
+_REFUSED_SHAPE = re.compile(
+    r"\b(?:unsupported|invalid|illegal|wrong)\b.{0,40}\b(?:shape|dim|stride|layout|head)"
+    r"|\b(?:shape|dim|stride|layout|head_?(?:dim|num|size))\w{0,8}\b.{0,120}"
+    r"\b(?:must|should|not support\w{0,2}|is not|are not|not equal|exceeds?|can be)\b",
+    re.IGNORECASE,
+)
 _IMPOSSIBLE = 8
 """Memories of an NPU in one allocation from which the size is taken for an error of the program."""
 
@@ -123,9 +129,19 @@ def of_memory(memories: Sequence[Memory]) -> Answer | None:
     return Answer(AnswerKind.JOB_TOO_LARGE, title, because, tuple(steps), one.sighting)
 
 
+def refusal_in(seen: Sequence[Sighting]) -> Sighting | None:
+    """The first code beside which the log says that an operator refuses an argument, or its shape."""
+    for one in seen:
+        if one.beside and not one.advice:
+            of_type = one.found.what in _PARAMETER_CODES and _REFUSED.search(one.beside)
+            if of_type or _REFUSED_SHAPE.search(one.beside):
+                return one
+    return None
+
+
 def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answer | None:
     """The answer "not the environment": an operator refused an argument, or the first exception is not the node's."""
-    refused = next((one for one in seen if one.found.what in _PARAMETER_CODES and _refuses(one.beside)), None)
+    refused = refusal_in(seen)
     if refused:
         title = "Not the environment: an operator refused an argument of the program"
         steps: tuple[str, ...] = (
@@ -209,7 +225,3 @@ def is_of_packages(exception: str) -> bool:
     """Whether an exception comes from a call between packages that do not agree, in the program or by release."""
     name, _, text = exception.partition(": ")
     return name in _CALLS and _OF_PACKAGES.search(text) is not None and not _DEVICE.search(text)
-
-
-def _refuses(sentence: str | None) -> bool:
-    return sentence is not None and _REFUSED.search(sentence) is not None

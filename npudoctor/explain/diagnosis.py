@@ -111,7 +111,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
     limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
-    ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
+    reasons = [one for one in (limit, answers.refusal_in(seen)) if one]
+    ranked = tuple(one for one in ranked if not any(_follows_from(one, reason) for reason in reasons))
     ends = [one for one in (limit, stop) if one]
     sound = overcome.only_warn_after_progress(seen, files)
     warned = [one for one in ranked if _only_warns(one, unexplained, ends) or {e.file for e in one.evidence} <= sound]
@@ -208,9 +209,9 @@ def _answer(
     return answers.of_sentence(seen)
 
 
-def _follows_from(suspect: Suspect, limit: Sighting) -> bool:
-    """Whether an issue only repeats that a kernel failed, beside the limit that says why."""
-    near = suspect.evidence[0].file == limit.file and abs(suspect.evidence[0].line - limit.line) <= jobs.NEIGHBOURS
+def _follows_from(suspect: Suspect, reason: Sighting) -> bool:
+    """Whether an issue only repeats that a kernel failed, beside the line that says why."""
+    near = suspect.evidence[0].file == reason.file and abs(suspect.evidence[0].line - reason.line) <= jobs.NEIGHBOURS
     return near and suspect.pitfall.id in _OF_KERNELS
 
 
@@ -317,9 +318,7 @@ def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
     """Whether a failure may be the cause of others."""
     if one.found.kind is Kind.EXCEPTION:
         return one in unexplained
-    if one.found.kind is Kind.MEMORY:
-        return True
-    return any(not pitfall.consequence for pitfall in _named_by(one))
+    return one.found.kind is Kind.MEMORY or any(not pitfall.consequence for pitfall in _named_by(one))
 
 
 def _is_device_fault(one: Sighting) -> bool:

@@ -70,14 +70,15 @@ _PROGRESS = re.compile(
     rb"|={3,} (?:\d{1,6} (?:passed|skipped|warnings?|xfailed|xpassed|deselected)(?:, )?){1,6} in \d"
     rb"|\"key\": ?\"(?:train_loss|tracked_stats|eval_accuracy|(?:block|epoch|eval)_stop)\""
     rb"|(?<![\w.])(?!0+\.?0{0,6} )\d{1,7}(?:\.\d{1,9})? ?"
-    rb"(?:samples?|images?|imgs|examples|sequences|tokens)/s(?:ec(?:ond)?)?\b"
+    rb"(?:samples?|images?|imgs|examples|sequences|tokens?)/s(?:ec(?:ond)?)?\b"
     rb"|\b(?:samples?|images?|imgs|examples|sequences|tokens|global_step)/s(?:ec(?:ond)?)?\s{0,4}[:=]\s{0,4}(?!0\.0)\d"
 )
 """What training and serving print when a step or a request is done, and servers when they are ready."""
 
 _OF_PROGRESS = (
     *(b"loss", b"prompt throughput: ", b"gen throughput (", b'" 200', b"per step time: ", b"time per iteration"),
-    *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b"/s", b"= "),
+    *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b" passed"),
+    *(b"ple/s", b"ples/s", b"age/s", b"ages/s", b"mgs/s", b"nces/s", b"ken/s", b"kens/s", b"step/s"),
 )
 """Words of which every line of progress has one."""
 

@@ -13,6 +13,11 @@ _SHUTDOWN_LINES = 300
 """Lines after a stop in which what fails follows from it; later ones may be of another command in the same log."""
 
 
+_WARNINGS_THAT_STOP = frozenset({"P022", "P060", "P064", "P094"})
+"""Known issues of the severity of a warning that stop a job where they matter: mixed releases of CANN, npu-smi absent,
+torch_npu at each import of torch, too few processes."""
+
+
 def divide(seen: Sequence[Sighting], files: Sequence[FileRead]) -> tuple[list[Sighting], list[Sighting]]:
     """The sightings that may tell why the job failed, and those after which it made progress, or ended well.
 
@@ -26,7 +31,8 @@ def divide(seen: Sequence[Sighting], files: Sequence[FileRead]) -> tuple[list[Si
 def _may_be_overcome(one: Sighting) -> bool:
     if one.found.kind in (Kind.SYMPTOM, Kind.HINT):
         pitfall = knowledge.pitfalls().pitfall(one.found.what)
-        return pitfall is None or (pitfall.severity == "error" and not pitfall.device_fault)
+        stops = pitfall is None or pitfall.severity == "error" or pitfall.id in _WARNINGS_THAT_STOP
+        return stops and not (pitfall and pitfall.device_fault)
     if one.found.kind is Kind.CODE:
         code = knowledge.errors().code(one.found.what)
         named = [knowledge.pitfalls().pitfall(id) for id in (code.pitfalls[:1] if code else ())]

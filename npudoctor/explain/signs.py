@@ -39,7 +39,7 @@ _PACKAGE = re.compile(
     r"/(?:(?:site|dist)-packages|(?:vllm|sgl)-workspace/[\w.-]{1,60}(?:/python)?)/(?P<name>[A-Za-z_]\w{0,60})[/.]"
 )
 _BELOW = re.compile(
-    r"/(?:site|dist)-packages/(?:torch|functorch|mmengine/registry|hydra|fire|click|typer|jsonargparse|absl|wrapt"
+    r"/(?:site|dist)-packages/(?:torch|functorch|mindspore/(?:nn/cell|common|ops)|mmengine/registry|hydra|fire|click|typer|jsonargparse|absl|wrapt"
     r"|decorator|pluggy)\b|/lib(?:64)?/python3?[\d.]{0,8}/(?!site-|dist-)|^<"
 )
 """Files of torch, of Python itself and of packages that pass the calls of others on."""

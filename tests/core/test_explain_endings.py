@@ -162,6 +162,7 @@ PROGRESS = [
     "Epoch: [0][10/500] Time 0.31 (0.40) Loss 6.9123 (6.9200) Acc@1 0.39",
     "2022-08-12 16:13:26 step 100, 1832.5 images/sec",
     "examples/sec: 3841.2",
+    "Output throughput: 263.489 token/s",
     "=========== 19 passed, 1 skipped, 13 warnings in 141.20s (0:02:21) ============",
 ]
 

@@ -50,6 +50,30 @@ def test_several_wrappers_around_each_other_name_no_issue() -> None:
     assert "107020" in {seen.spelled for seen in diagnosis.codes}
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "get unsupported atten_mask shape, the shape is [1, 6902]. B=[1], N=[12], Sq=[6902]",
+        "The dim of weight must be 2, but it is 3.[FUNC:CheckShape][FILE:a.cc][LINE:3]",
+        "headDim of query is not supported by this kernel of attention.",
+        "Shapes of gamma and beta should be the same, check them.",
+    ],
+)
+def test_an_operator_that_refuses_a_shape_blames_no_package(sentence: str) -> None:
+    call = "RuntimeError: NPU function error: call aclnnFlashAttentionScore failed, error code is 561103"
+    assert named(diagnosed(call)) == ["P034"]
+    diagnosis = diagnosed(
+        call,
+        "EZ9999: Inner Error!",
+        f"EZ9999: [PID: 3131] 2026-03-04-05:06:07.111.222 {sentence}",
+        "        Tiling failed",
+    )
+    assert named(diagnosis) == []
+    assert diagnosis.answer and diagnosis.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    missing = "EZ9999: [PID: 3131] 2026-03-04-05:06:07.111.222 Cannot find bin of op Foo, the kernel is missing"
+    assert named(diagnosed(call, missing)) != []
+
+
 def test_the_plain_sentence_beside_a_wrapper_is_the_answer_where_no_issue_is_known() -> None:
     diagnosis = diagnosed(
         "EZ9999: Inner Error!",
