@@ -39,6 +39,7 @@ _OF_PACKAGES = re.compile(
 )
 """A class or function that is not as its caller expects: a mistake of the program, or packages of other releases."""
 
+_REFUSED_CALL = re.compile(r"\(\) (?:got an unexpected keyword|missing \d|takes )")
 _CALLS = ("TypeError", "AttributeError", "ImportError", "NotImplementedError", "RuntimeError", "ValueError")
 _DEVICE = re.compile(r"npu|\bacl|hccl|ascend|davinci|cuda|driver|\.so\b", re.IGNORECASE)
 
@@ -158,7 +159,8 @@ def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answ
         steps = (
             *filter(None, [_place(one)]),
             "pip check",
-            "Compare the releases of the framework and of its plug-ins with the framework's own table.",
+            "npudoctor check stack   # compares the installed releases with the framework's own table",
+            "Where the releases fit, take a newer release of the package whose class or function it is.",
         )
         return Answer(AnswerKind.PROGRAM_OR_PACKAGES, title, because, steps, one)
     if exceptions and is_own(exceptions[0].found.what):
@@ -224,4 +226,5 @@ def is_own(exception: str) -> bool:
 def is_of_packages(exception: str) -> bool:
     """Whether an exception comes from a call between packages that do not agree, in the program or by release."""
     name, _, text = exception.partition(": ")
-    return name in _CALLS and _OF_PACKAGES.search(text) is not None and not _DEVICE.search(text)
+    is_device = _DEVICE.search(text) and not _REFUSED_CALL.search(text)
+    return name in _CALLS and _OF_PACKAGES.search(text) is not None and not is_device

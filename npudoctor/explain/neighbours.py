@@ -13,7 +13,7 @@ from npudoctor.records import replace
 
 _NEAR = 6
 _TRACEBACK = 200
-CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY = "P071", "P113", "P183"
+CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY, FAILED_BUILD = "P071", "P113", "P183", "P114"
 FOR_CUDA = frozenset({"P105", "P167"})
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
@@ -35,6 +35,7 @@ _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
 _FALLS_BACK = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b")
 _IS_REPLACED = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|\b(?:is|are) used\b")
 _WARNS_OF_REPLACEMENT = re.compile(rb"Warning: .{0,200}[Ff]alling back (?:to|on)\b")
+_OTHER_MODULE = re.compile(rb"/var/lib/dkms/(?!\w{0,12}(?:ascend|davinci|npu|drv))\w")
 _KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b|traceback\s{0,8}: Signal 9 \(SIGKILL\)")
 _FAILED_RANK = re.compile(rb"exitcode\s{0,8}: [1-9]")
 _DETAILS = 4
@@ -113,7 +114,7 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     reported a failure and was then killed ended itself, as MindIE does, and did not run out of memory; nor did a rank
     that torchrun killed because another one had failed. That a folder is
     no repository stops builds, and no program that asks for its commit.
-    A CUDA-only package that is replaced stops nothing.
+    A CUDA-only package that is replaced stops nothing, and a module of another device that DKMS builds no NPU.
     """
     if known == CRASHED_IMPORT:
         near = lines[max(number - _CRASH, 0) : number + _CRASH]
@@ -121,6 +122,8 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
         return dumped or any(map(_IMPORT.search, near))
     if known == NO_GIT_HISTORY and b"ot a git " in lines[number]:
         return any(map(_BUILD.search, lines[max(number - _NEAR, 0) : number + 3 * _NEAR]))
+    if known == FAILED_BUILD:
+        return not any(map(_OTHER_MODULE.search, lines[max(number - _CRASH, 0) : number + 1]))
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
         return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
     if known in FOR_CUDA:

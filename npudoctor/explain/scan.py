@@ -309,7 +309,8 @@ class Scanner:
         gravity = min(gravity_of(line), REPLACED if is_replaced(lines, number) else 1.0)
         attempt = is_attempt(line, lines, number)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
-        if raised and signs.is_call_within_a_package(line, lines_above(lines, number), source):
+        within = (signs.is_call_within_a_package, signs.is_call_within_vllm)
+        if raised and any(is_within(line, lines_above(lines, number), source) for is_within in within):
             found = [one for one in found if one.what != MIXED_RELEASES]
         elif raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
