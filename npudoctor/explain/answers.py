@@ -14,7 +14,7 @@ from npudoctor import knowledge
 from npudoctor.explain import limits
 from npudoctor.explain.figures import OTHERS_GIB, Memory
 from npudoctor.explain.patterns import Kind
-from npudoctor.explain.scan import Sighting
+from npudoctor.explain.sightings import Sighting
 from npudoctor.records import record
 
 _OWN_KINDS = re.compile(

@@ -10,8 +10,9 @@ from npudoctor.explain import answers, figures, jobs, overcome, retries
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
 from npudoctor.explain.patterns import Kind
-from npudoctor.explain.scan import FileRead, Scanner, Sighting
-from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_error, is_generic, suspects
+from npudoctor.explain.scan import Scanner
+from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_error, is_general, is_generic, suspects
+from npudoctor.explain.sightings import FileRead, Sighting
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
@@ -197,9 +198,10 @@ def _answer(
     if too_large:
         return too_large
     if first and first.sighting in exceptions:
-        exceptions = [first.sighting, *exceptions]
-    elif any(one.pitfall.consequence for one in ranked):
-        exceptions = []
+        exceptions = [first.sighting]
+    elif waits := [each for one in ranked if one.pitfall.consequence for each in one.evidence]:
+        began = min(map(_place, waits))
+        exceptions = [one for one in exceptions if _place(one) < began and answers.is_own(one.found.what)]
     if limit is not None:
         return answers.of_limit(limit)
     if answer := answers.of_program(exceptions, seen):
@@ -211,7 +213,9 @@ def _answer(
 
 def _follows_from(suspect: Suspect, reason: Sighting) -> bool:
     """Whether an issue only repeats that a kernel failed, beside the line that says why."""
-    near = suspect.evidence[0].file == reason.file and abs(suspect.evidence[0].line - reason.line) <= jobs.NEIGHBOURS
+    one = suspect.evidence[0]
+    follows = is_general(one, suspect.pitfall) and one.line > reason.line
+    near = one.file == reason.file and (follows or abs(one.line - reason.line) <= jobs.NEIGHBOURS)
     return near and suspect.pitfall.id in _OF_KERNELS
 
 
@@ -291,9 +295,7 @@ def _is_failure(one: Sighting) -> bool:
 def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sighting]:
     """The exceptions without a known error near them; with `generic`, also those near mere wrappers."""
     kinds = (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE, Kind.MEMORY)
-    known = [
-        one for one in seen if one.found.kind in kinds and not (generic and is_generic(one)) and not _is_notice(one)
-    ]
+    known = [one for one in seen if one.found.kind in kinds and not ((generic and is_generic(one)) or _is_notice(one))]
     return [
         one
         for one in seen
@@ -310,8 +312,7 @@ def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) 
 
 def _is_notice(one: Sighting) -> bool:
     """Whether this shows an issue that stops no job, and so explains no exception."""
-    pitfall = knowledge.pitfalls().pitfall(one.found.what) if one.found.kind is Kind.SYMPTOM else None
-    return pitfall is not None and pitfall.severity != "error"
+    return one.found.kind is Kind.SYMPTOM and any(pitfall.severity != "error" for pitfall in _named_by(one))
 
 
 def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:

@@ -67,7 +67,7 @@ _PROGRESS = re.compile(
     rb"|\"POST /\S{0,40}(?:completions|generate|embeddings|rerank|infer\w{0,8}|invocations|predict\w{0,6}|speech"
     rb"|images)\S{0,40} HTTP/1\.\d\" 200\b|\bper step time: \d|\belapsed time per iteration\b.{0,20}\d"
     rb"|\bApplication startup complete|\bThe server is fired up|\bDaemon start success"
-    rb"|={3,} (?:\d{1,6} (?:passed|skipped|warnings?|xfailed|xpassed|deselected)(?:, )?){1,6} in \d"
+    rb"|(?<!=)={3,} (?:\d{1,6} (?:passed|skipped|warnings?|xfailed|xpassed|deselected)(?:, )?){1,6} in \d"
     rb"|\"key\": ?\"(?:train_loss|tracked_stats|eval_accuracy|(?:block|epoch|eval)_stop)\""
     rb"|(?<![\w.])(?!0+\.?0{0,6} )\d{1,7}(?:\.\d{1,9})? ?"
     rb"(?:samples?|images?|imgs|examples|sequences|tokens?)/s(?:ec(?:ond)?)?\b"
@@ -89,6 +89,7 @@ _PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\
 _COMMAND = re.compile(_PROMPT + r"\S")
 _SHOWS_EARLIER_LINES = re.compile(_PROMPT + r"(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
 _ASKS_FOR_STATUS = re.compile(_PROMPT + r"echo \$\?\s{0,4}$")
+_ONLY_LOOKS = re.compile(_PROMPT + r"(?:sudo )?(?:ping|curl|wget|ls|cat|nc|which|npu-smi|hccn_tool|dmesg|id|df|free)\b")
 _OUTPUT = 60
 """Lines above one in which the command that printed it is searched."""
 
@@ -157,6 +158,9 @@ def good_ending(text: str) -> Ending | None:
     while lines and not lines[-1].strip():
         lines.pop()
     if len(lines) > 1 and lines[-1].strip() == "0" and _ASKS_FOR_STATUS.search(lines[-2][:400]):
+        command = next((line for line in reversed(lines[-2 - _OUTPUT : -2]) if _COMMAND.match(line[:400])), "")
+        if _ONLY_LOOKS.match(command[:400]):
+            return None
         return Ending(text.count("\n") - len(lines) + 1, lines[-1])
     for number, line in enumerate(reversed(text.split("\n"))):
         if not line.strip() or (not seen and _COMMAND.match(line[:400])):

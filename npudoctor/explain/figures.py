@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from npudoctor.explain.patterns import Found, Kind
-from npudoctor.explain.scan import Sighting
+from npudoctor.explain.sightings import Sighting
 from npudoctor.records import record, replace
 
 FULL_DEVICE = "P017"

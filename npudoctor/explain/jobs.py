@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from npudoctor.explain.lines import Moment, Source, source_of_file
-from npudoctor.explain.scan import FileRead, Sighting
+from npudoctor.explain.sightings import FileRead, Sighting
 from npudoctor.records import replace
 
 _NODE = re.compile(

@@ -33,6 +33,13 @@ _LIMITS = (
         re.compile(r"\bInvalid_(?:Argument|Input|Attr)_?\w{0,24}\(EZ00[0-3]\d\)|^\W{0,8}EZ00[0-3]\d: "),
         "an operator refuses the data type, shape or value of an argument",
     ),
+    (
+        re.compile(
+            r"failed to (?:compute cache key|calculate checksum of ref)\b.{0,300}: not found"
+            r"|\b(?:COPY|ADD) failed: .{0,200}(?:file not found in build context|no source files|no such file)"
+        ),
+        "the Dockerfile copies a file that is not in the build context",
+    ),
     (re.compile(r"op converter is not implemented"), "the graph mode has no converter for an operator of the model"),
     (
         re.compile(
@@ -139,6 +146,9 @@ _LIMITS = (
 """Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
 
 _STEPS = {
+    "the Dockerfile copies a file that is not in the build context": (
+        "Compare the path with the build context, and with the patterns in .dockerignore."
+    ),
     "an operator refuses the data type, shape or value of an argument": (
         "Correct the argument that the message names, or take a release of the framework that does."
     ),
@@ -159,6 +169,10 @@ _STEP = "Another option or size that avoids it, or a release of the program or f
 WORDS = (
     "shlib-undefined: ",
     "EZ00",
+    "ailed to compute cache",
+    "ailed to calculate checksum",
+    "COPY failed: ",
+    "ADD failed: ",
     " overflow",
     "grid should be less than",
     "coreDim",

@@ -11,8 +11,8 @@ from npudoctor import __version__, knowledge
 from npudoctor.explain import advice
 from npudoctor.explain.answers import Answer
 from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
-from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
+from npudoctor.explain.sightings import Sighting
 from npudoctor.explain.signs import Complaint
 from npudoctor.knowledge.tables.pitfalls import is_command
 from npudoctor.privacy.credentials import mask

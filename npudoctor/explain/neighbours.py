@@ -20,7 +20,8 @@ _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _REPEATS = re.compile(
-    r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|\b[Ww]ill retry\b|\bretry(?:ing)? (?:in )?\d"
+    r"^(?!.{0,200}\bERROR\b).{0,400}(?:\bRetrying\b(?!.{0,20}\btotal=0)|FAILED - RETRYING: "
+    r"|\b[Ww]ill retry\b|\bretry(?:ing)? (?:in )?\d"
     r"|\b[Tt]rying next host\b|\((?:try|attempt|retry) \d|\b[Aa]ttempt \d{1,3}(?:/| of )\d"
     r"|Failed to connect to the meta server|Unable to connect to GCS at .{0,120}Check that)"
 )

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor import knowledge
 from npudoctor.explain.answers import Answer, AnswerKind
+from npudoctor.explain.commands import is_run_again
 from npudoctor.explain.patterns import Kind
-from npudoctor.explain.scan import FileRead, Sighting
+from npudoctor.explain.sightings import FileRead, Sighting
 
 _SHUTDOWN_LINES = 300
 """Lines after a stop in which what fails follows from it; later ones may be of another command in the same log."""
@@ -21,9 +22,15 @@ torch_npu at each import of torch, too few processes."""
 def divide(seen: Sequence[Sighting], files: Sequence[FileRead]) -> tuple[list[Sighting], list[Sighting]]:
     """The sightings that may tell why the job failed, and those after which it made progress, or ended well.
 
-    Faults of a device, and issues that make a job slow or wrong and stop none, are not overcome by progress.
+    What a command of a terminal session reports is past where a later one runs the same again. Faults of a device, and
+    issues that make a job slow or wrong and stop none, are not overcome.
     """
-    past = [one for one in seen if one.offset < files[one.file].went_on_at and _may_be_overcome(one)]
+    past = [
+        one
+        for one in seen
+        if _may_be_overcome(one)
+        and (one.offset < files[one.file].went_on_at or is_run_again(one.command, files[one.file].commands))
+    ]
     left_out = set(map(id, past))
     return [one for one in seen if id(one) not in left_out], past
 

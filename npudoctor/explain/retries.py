@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from npudoctor.explain.patterns import Kind
-from npudoctor.explain.scan import Sighting
+from npudoctor.explain.sightings import Sighting
 from npudoctor.records import replace
 
 _OFFERED = re.compile(r"\(from versions: (?!none)")

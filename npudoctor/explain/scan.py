@@ -13,6 +13,7 @@ from itertools import accumulate, islice
 
 from npudoctor import knowledge
 from npudoctor.explain import endings, signs
+from npudoctor.explain.commands import Commands
 from npudoctor.explain.lines import QUOTED, REPLACED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.neighbours import (
     as_text,
@@ -27,9 +28,10 @@ from npudoctor.explain.neighbours import (
     with_details,
 )
 from npudoctor.explain.patterns import Found, Kind, Sought
+from npudoctor.explain.sightings import FileRead, Sighting
 from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, without_json
 from npudoctor.privacy.credentials import mask
-from npudoctor.records import record, replace
+from npudoctor.records import replace
 
 BLOCK = 1 << 20
 """Bytes that are read and searched together."""
@@ -67,57 +69,10 @@ _ENDS = 16 << 10
 _STAMPED = 60
 """Bytes and lines at the beginning and at the end of a file in which its time stamps are searched."""
 
+_SESSION = 4 << 20
+"""Bytes at the beginning of a log in which the commands of a terminal session are searched."""
+
 _MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-
-
-@record(frozen=True, kw_only=True)
-class Sighting:
-    """A match, at its first sighting of a source.
-
-    `line` counts from 1, `offset` bytes from 0. `gravity` is the weight of the line's level, 0 to 1. `advice`: it is
-    in the advice of the line, not in its report. `attempt`: the program repeats what failed here. `beside` is the plain
-    sentence in or below a generic code. `place` is the program's own frame above an exception. `source` and `moment`
-    are those of the line; `moment_near` is true for a moment taken from a neighbouring line. `quoted` is `text` without
-    credentials, for what is shown.
-    """
-
-    found: Found
-    file: int
-    line: int
-    offset: int
-    text: str
-    quoted: str
-    source: Source
-    moment: Moment | None
-    moment_near: bool
-    gravity: float
-    advice: bool
-    attempt: bool = False
-    beside: str | None = None
-    place: str | None = None
-
-
-@record(frozen=True)
-class FileRead:
-    """One file; `problem` says why it was not read, `stopped` why it was read in part.
-
-    `began` and `ended` are its first and its last time stamp, as far as its first and last lines have one.
-    `complains` is the most severe word in it; `in_container`: its beginning shows a container. What was
-    reported before the offset `went_on_at` stopped nothing. `good_ending` is a report of success in its last lines.
-    """
-
-    name: str
-    bytes: int
-    lines: int
-    foreign: bool = False
-    problem: str | None = None
-    stopped: str | None = None
-    began: Moment | None = None
-    ended: Moment | None = None
-    complains: signs.Complaint = signs.Complaint.ERROR
-    in_container: bool = False
-    went_on_at: int = 0
-    good_ending: Sighting | None = None
 
 
 class Scanner:
@@ -134,7 +89,8 @@ class Scanner:
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
         self._left_out = 0
-        self._seen: set[tuple[Kind, str, str, Source, int, bool, bool, bool]] = set()
+        self._seen: set[tuple[Kind, str, str, Source, int, bool, bool, bool, int]] = set()
+        self._commands = Commands()
         self._progress_at: int | None = None
         self._lines = self._offset = self._varied = 0
         self._in_json = False
@@ -145,6 +101,7 @@ class Scanner:
         self._lines = self._offset = self._varied = 0
         self._in_json = False
         self._progress_at = None
+        self._commands = Commands()
         tail = b""
         unfinished = 0
         first = True
@@ -180,10 +137,9 @@ class Scanner:
         lines = self._lines + (not end.endswith(b"\n") and bool(end))
         signed = (signs.Complaint.ERROR if foreign else self._complains, in_container)
         ending, apart = self._good_ending(end)
-        far = (max(self._progress_at or 0, apart), ending)
-        return self._end_of_file(
-            FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed, *far)
-        )
+        far = max(self._progress_at or 0, apart)
+        read = FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed)
+        return self._end_of_file(replace(read, went_on_at=far, good_ending=ending, commands=self._commands.names))
 
     def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
@@ -226,6 +182,8 @@ class Scanner:
             self._complains = max(self._complains, signs.complaint_of(said))
         known = self._left
         self._look_for_progress(text)
+        if self._offset < _SESSION and (b"# " in raw or b"$ " in raw):
+            self._commands.read(raw, self._offset)
         for number in numbers:
             shape = lines[number].translate(None, _VARYING)
             left = known.get(shape)
@@ -319,11 +277,12 @@ class Scanner:
             found.append(Found(Kind.SYMPTOM, HIDDEN_BY_SOURCE, signs.FROM_SOURCE, raised.start))
         found = [one for one in found if fits(one.what, lines, number)]
         new: list[Found] = []
+        command = self._commands.number_at(self._offset + sum(map(len, lines[:number])) + number) if found else 0
         went_on = self._goes_on_from is not None and number > self._goes_on_from
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
             what = one.what if one.kind is not Kind.EXCEPTION else ""
-            key = (one.kind, what, one.by, source, file, gravity > QUOTED, attempt, went_on)
+            key = (one.kind, what, one.by, source, file, gravity > QUOTED, attempt, went_on, command)
             if key not in self._seen and len(self.sightings) + len(new) < _KEPT:
                 self._seen.add(key)
                 new.append(one)
@@ -355,6 +314,7 @@ class Scanner:
                     attempt=attempt,
                     beside=sentence_beside(line, lines, number) if _wraps(one) else None,
                     place=place if one.kind is Kind.EXCEPTION else None,
+                    command=command,
                 )
             )
         return True

@@ -16,7 +16,7 @@ from functools import cache
 
 from npudoctor import knowledge
 from npudoctor.explain.patterns import Kind
-from npudoctor.explain.scan import Sighting
+from npudoctor.explain.sightings import Sighting
 from npudoctor.explain.signs import CALL_BETWEEN_PACKAGES
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import record

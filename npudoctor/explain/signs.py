@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from itertools import islice
 
 from npudoctor.explain.lines import Source, source_of
 
@@ -92,7 +91,6 @@ FROM_SOURCE = "a package imported from its source folder"
 CALL_BETWEEN_PACKAGES = "a call between installed packages"
 """By what a package mismatch is found where no expression says it."""
 
-_NEAR = 20
 _TRACEBACK = 200
 """The most lines of a traceback that are searched."""
 
@@ -157,10 +155,11 @@ def is_call_within_vllm(line: str, above: Iterable[str], source: Source) -> bool
     """Whether vLLM and its plug-in do not agree on a call: their releases may not fit, or the plug-in has a fault."""
     if not _REFUSED_IN_VLLM.search(line):
         return False
-    near = list(islice(above, _TRACEBACK))
-    if _package(_nearest(near, source)) not in _VLLM:
+    frames = list(_frames(above, source))
+    nearest = next((frame for frame in frames if not _BELOW.search(frame["file"])), None)
+    if _package(nearest) not in _VLLM:
         return False
-    return any(map(_OF_VLLM.search, [line, *near[:_NEAR]]))
+    return _OF_VLLM.search(line) is not None or any(_OF_VLLM.search(frame["file"]) for frame in frames)
 
 
 def is_from_source(line: str, above: Iterable[str], source: Source) -> bool:

@@ -14,6 +14,7 @@ from npudoctor.explain.answers import AnswerKind
 from npudoctor.explain.diagnosis import Diagnosis, diagnose
 from npudoctor.explain.lines import Moment, moment_of, source_of, source_of_file
 from npudoctor.explain.patterns import Sought
+from npudoctor.explain.sightings import FileRead
 
 SOUGHT = Sought()
 
@@ -349,15 +350,15 @@ def test_stamps_with_a_zone_are_compared_in_utc(text: str, zone: int | None) -> 
 
 
 def test_a_zone_is_found_only_where_beginnings_and_ends_agree_on_it() -> None:
-    def file(name: str, began: str, ended: str) -> scan.FileRead:
-        return scan.FileRead(name, 1, 1, began=moment_of(f"2026-02-{began}"), ended=moment_of(f"2026-02-{ended}"))
+    def file(name: str, began: str, ended: str) -> FileRead:
+        return FileRead(name, 1, 1, began=moment_of(f"2026-02-{began}"), ended=moment_of(f"2026-02-{ended}"))
 
     names = ("node-0", "node-1")
     here = file("a", "03 10:00:00", "03 12:00:00")
     assert jobs.clock_shifts([here, file("b", "03 18:00:10", "03 20:03:00")], names) == (28800.0, 0.0)
     assert jobs.clock_shifts([here, file("b", "03 10:00:10", "03 12:30:00")], names) == (0.0, 0.0)
     assert jobs.clock_shifts([here, file("b", "01 18:00:10", "03 20:03:00")], names) == (0.0, 0.0)
-    assert jobs.clock_shifts([here, scan.FileRead("b", 1, 1)], names) == (0.0, 0.0)
+    assert jobs.clock_shifts([here, FileRead("b", 1, 1)], names) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("ahead_s", [-95, 0, 60, 8 * 3600 + 3])
@@ -398,8 +399,8 @@ def test_a_clock_that_is_hours_ahead_does_not_say_who_failed_first(tmp_path: Pat
 
 
 def test_clocks_that_agree_and_nodes_that_join_later_are_not_apart() -> None:
-    def file(began: str, ended: str) -> scan.FileRead:
-        return scan.FileRead("log", 1, 1, began=moment_of(f"2026-02-{began}"), ended=moment_of(f"2026-02-{ended}"))
+    def file(began: str, ended: str) -> FileRead:
+        return FileRead("log", 1, 1, began=moment_of(f"2026-02-{began}"), ended=moment_of(f"2026-02-{ended}"))
 
     names = ("node-0", "node-1", "node-2")
     here = file("03 10:00:00", "03 12:00:00")

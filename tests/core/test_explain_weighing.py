@@ -420,8 +420,33 @@ CUDA = (
 @pytest.mark.parametrize(
     ("caller", "raised"),
     [
-        (f"{PACKAGES}/trl/trainer/sft.py", "TypeError: Fresh.step() got an unexpected keyword argument 'x'"),
         ("/vllm-workspace/vllm-ascend/vllm_ascend/worker.py", "TypeError: Fresh.__init__() missing 2 required argum"),
+        (
+            f"{PACKAGES}/vllm/v1/worker/gpu_model_runner.py",
+            "TypeError: AscendX.go() takes 3 positional arguments but 4 were given",
+        ),
+        (
+            f"{PACKAGES}/vllm/v1/engine/core.py",
+            "TypeError: InputBatch.__init__() got an unexpected keyword argument 'x'",
+        ),
+        (f"{PACKAGES}/vllm_ascend/sample.py", "TypeError: apply_mask(): incompatible function arguments. The follow"),
+    ],
+)
+def test_a_call_that_vllm_and_its_plug_in_do_not_agree_on_blames_no_release_alone(caller: str, raised: str) -> None:
+    traceback = ("Traceback (most recent call last):", f'  File "{caller}", line 9, in run', "    call()", raised)
+    for lines in (traceback, tuple(f"(EngineCore_DP0 pid=7) ERROR [core.py:5] {line}" for line in traceback)):
+        found = diagnosed(*lines)
+        assert named(found) == []
+        if "incompatible" not in raised:
+            assert found.answer and found.answer.kind is AnswerKind.PROGRAM_OR_PACKAGES
+            assert any("npudoctor check stack" in step for step in found.answer.steps)
+
+
+@pytest.mark.parametrize(
+    ("caller", "raised"),
+    [
+        (f"{PACKAGES}/trl/trainer/sft.py", "TypeError: Fresh.step() got an unexpected keyword argument 'x'"),
+        (f"{PACKAGES}/vllm_omni/worker.py", "TypeError: Fresh.__init__() missing 2 required argum"),
         ("/sgl-workspace/sglang/python/sglang/srt/a.py", "[rank3]: TypeError: Fresh.go() takes 3 positional arguments"),
         (f"{PACKAGES}/lm_eval/models.py", "ImportError: cannot import name 'fresh' from 'another.part'"),
     ],

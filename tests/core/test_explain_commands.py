@@ -1,0 +1,86 @@
+"""Terminal sessions in a log: what an earlier command reports is past where a later one runs the same again."""
+
+from __future__ import annotations
+
+import pytest
+
+from npudoctor.explain import commands
+from npudoctor.explain.answers import AnswerKind
+from npudoctor.explain.diagnosis import Diagnosis, diagnose
+from npudoctor.explain.patterns import Sought
+from npudoctor.explain.scan import Scanner
+
+SOUGHT = Sought()
+MISSING = "ModuleNotFoundError: No module named 'decorator'"
+FAULT = "RuntimeError: EI0019: Failed to bind the IP port. Reason: The IP address and port have been bound already."
+
+
+def diagnosed(*lines: str) -> Diagnosis:
+    scanner = Scanner(SOUGHT)
+    scanner.read("session.log", [("\n".join(lines) + "\n").encode()])
+    return diagnose(scanner)
+
+
+def named(diagnosis: Diagnosis) -> list[str]:
+    return [suspect.pitfall.id for suspect in diagnosis.suspects]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("bash ci/build.sh --python=3.9 2>&1 | tee build.log", "ci/build.sh"),
+        ("./build.sh", "build.sh"),
+        ("sudo docker build --progress plain -t image .", "docker build"),
+        ("cd build_out && ./custom.run --install-path=/path/to", "custom.run"),
+        ("RANK=1 nohup python train.py --epochs 3 > log", "python train.py"),
+        ("kubectl logs -f pod-a", "kubectl logs pod-a"),
+        ("pip install -q torch_npu", "pip install torch_npu"),
+        ("mpirun -n 8 ./bin/all_reduce_test -p 8", "mpirun bin/all_reduce_test"),
+        ("", ""),
+        (">>> |||", ""),
+    ],
+)
+def test_a_command_is_named_by_what_it_runs(command: str, name: str) -> None:
+    assert commands.name_of(command) == name
+
+
+@pytest.mark.parametrize(
+    "prompt", ["$ ", "[root@node0 job]# ", "user@node0:~/job$ ", "(npu) user@node0:/data$ ", "bash-5.1$ "]
+)
+@pytest.mark.parametrize("between", [(), ("{0}pip install decorator", "Successfully installed decorator-5.1.1")])
+def test_a_failure_of_a_command_that_is_run_again_is_past(prompt: str, between: tuple[str, ...]) -> None:
+    first = (f"{prompt}python train.py", "Traceback (most recent call last):", MISSING)
+    middle = tuple(line.format(prompt) for line in between)
+    assert named(diagnosed(*first, *middle))[0] == "P006"
+    found = diagnosed(*first, *middle, f"{prompt}python train.py --resume", "ready")
+    assert named(found) == [] and found.notices[0].pitfall.id == "P006"
+    assert named(diagnosed(*first, *middle, f"{prompt}python other.py", "ready"))[0] == "P006"
+
+
+def test_the_last_run_of_a_command_names_the_cause() -> None:
+    session = ("$ python train.py", MISSING, "$ python train.py", FAULT, "$ npu-smi info", "$ ls")
+    assert named(diagnosed(*session))[0] == "P003"
+    again = diagnosed("$ python train.py", MISSING, "$ python train.py", MISSING)
+    assert again.suspects[0].evidence[0].line == 4
+
+
+def test_a_status_of_0_of_a_command_that_only_looks_is_no_success() -> None:
+    status = ("$ echo $?", "0")
+    assert (
+        named(diagnosed("$ python train.py", FAULT, "$ ping 10.0.0.2", "64 bytes from 10.0.0.2", *status))[0] == "P003"
+    )
+    found = diagnosed("$ bash build.sh", FAULT, "$ bash build.sh", "done", *status)
+    assert found.answer is not None and found.answer.kind is AnswerKind.NO_FAILURE
+
+
+def test_a_file_that_docker_does_not_find_is_the_program_s() -> None:
+    copy = 'ERROR: failed to solve: failed to compute cache key: failed to calculate checksum of ref a: "/c": not found'
+    found = diagnosed("#5 1.5   Temporary failure in the middle", copy)
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+
+
+def test_an_exception_of_the_program_leads_over_those_that_wait_for_it() -> None:
+    waited = "[ERROR] HCCL(7,python):2026-02-03-10:00:00.014.102 [a.cc:12] EI0002: The wait execution of the Notify"
+    own = "json.decoder.JSONDecodeError: Extra data: line 2 column 1 (char 412)"
+    found = diagnosed("Traceback (most recent call last):", own, *["step"] * 40, waited)
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
