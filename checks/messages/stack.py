@@ -117,19 +117,19 @@ WRITES_ELSEWHERE = Sentence("{variable} names another directory")
 
 # stack.service-port
 
-COMMAND_LINE = Sentence("command line of process {pid}")
+COMMAND_LINE = Sentence("process {pid}")
 PORT_TAKEN = Message(
     "stack.service-port/taken",
     summary="Port {port} of {title} (process {pid}) is in use by {owner}",
     detail="The service cannot listen there: `OSError: [Errno 98] Address already in use`. Clients reach the other "
     "program.",
-    hint="Start the service with a free --port, or end the other program.",
+    hint="Start the service on a free port, or end the other program.",
 )
 PORT_OF_HCCL = Message(
     "stack.service-port/of-hccl",
     summary="Port {port} of {title} (process {pid}) is one of HCCL's host ports",
     detail="HCCL listens on {ports} for the ranks of a job; whichever comes second fails: EJ0003, EI0019, `Address "
     "already in use`.",
-    hint="Start the service with a --port outside {ports}.",
+    hint="Start the service on a port outside {ports}.",
     severity=Severity.WARNING,
 )
