@@ -115,6 +115,29 @@ FOLDER_OF = {
 }
 WRITES_ELSEWHERE = Sentence("{variable} names another directory")
 
+# stack.cache-folders
+
+_IS_WRITTEN = "Jobs write there: {what}. Missing directories are created; {judged} is the last one that exists."
+_WRITABLE = "Set {variable} to a directory that this user may write to (a pod: an emptyDir, or another volume)."
+CACHE_NOT_WRITABLE = Message(
+    "stack.cache-folders/not-writable",
+    summary="{variable}: {path} is not writable for the user of process {pid}",
+    detail=f"{_IS_WRITTEN} `PermissionError: [Errno 13] Permission denied`.",
+    hint=_WRITABLE,
+)
+CACHE_READ_ONLY = Message(
+    "stack.cache-folders/read-only",
+    summary="{variable}: {path} is on a read-only file system",
+    detail=f"{_IS_WRITTEN} `OSError: [Errno 30] Read-only file system`. Process: {{pid}}.",
+    hint=_WRITABLE,
+)
+CACHE_NO_DIRECTORY = Message(
+    "stack.cache-folders/no-directory",
+    summary="{variable}: {path} is not a directory",
+    detail=f"{_IS_WRITTEN} `NotADirectoryError: [Errno 20]`. Process: {{pid}}.",
+    hint=_WRITABLE,
+)
+
 # stack.service-port
 
 COMMAND_LINE = Sentence("process {pid}")

@@ -192,8 +192,10 @@ def test_options_of_launchers_keep_numbers_alone() -> None:
 
 @pytest.mark.parametrize(
     ("value", "kept"),
-    [("10.0.0.5", True), ("localhost", True), ("10.0.0.5:29500", True), ("[fe80::1]:5000", True), ("::", True)]
-    + [(S, False), ("node-7.corp.example", False), (f"10.0.0.5/{S}", False), ("cafe", False), ("1.2.3.4.5", False)],
+    [
+        *(("10.0.0.5", True), ("localhost", True), ("10.0.0.5:29500", True), ("[fe80::1]:5000", True), ("::", True)),
+        *((S, False), ("node-7.corp.example", False), (f"10.0.0.5/{S}", False), ("cafe", False), ("1.2.3.4.5", False)),
+    ],
 )
 @pytest.mark.parametrize("option", ["--host", "--master_addr", "--dist-init-addr", "--data-parallel-address"])
 def test_options_that_name_a_host_keep_addresses_alone(option: str, value: str, kept: bool) -> None:
