@@ -88,7 +88,7 @@ BUILT_FOR = Message(
     hint="Install the build for this chip (vLLM Ascend has an image for each: -a3, -310p), or build it on this node.",
 )
 FAMILY_UNKNOWN = Sentence("chip family unknown")
-NO_BUILDS = Sentence("no framework with operators of its own found")
+NO_BUILDS = Sentence("no custom operators found")
 
 # stack.working-folder
 
