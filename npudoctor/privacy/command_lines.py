@@ -52,11 +52,14 @@ _LAUNCHER_OPTIONS = frozenset(
 _ADDRESS_OPTIONS = frozenset(
     {
         *("host", "server_name", "master_addr", "data_parallel_address", "dist_init_addr", "rdzv_endpoint"),
-        *("main_process_ip", "config"),
+        *("main_process_ip", "config", "kv_transfer_config"),
     }
 )
 """Options of which the name is kept, and the value where it is an address: a reader must know that the default does not
-hold. The value of --config is a path, which is not kept."""
+hold. The value of --config is a path, which is not kept; of --kv-transfer-config the name of a connector is kept."""
+
+_CONNECTOR = r"\"kv_connector\"\s{0,4}:\s{0,4}\"((?:Mooncake|LLMDataDist)[A-Za-z0-9]{0,40})\""
+"""Connectors of vLLM that move data over the ports of the NPUs."""
 
 _SERVERS = frozenset({"vllm", "sglang", "lmdeploy", "swift"})
 _SERVICES = frozenset({"serve", "deploy"})
@@ -90,12 +93,16 @@ def reduce_line(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """A word of which only a part may be kept: code of multiprocessing, and an option that names no IP address."""
+    """A word of which only a part may be kept: code of multiprocessing, an option that names no IP address, and the
+    name of a connector."""
     if word.startswith(_SPAWNED):
         return (SPAWN_MARK,)
     option, equals, value = word.partition("=")
-    apart = equals and _is_of(option, _ADDRESS_OPTIONS) and not re.fullmatch(_ADDRESS, value)
-    return (option, value) if apart else (word,)
+    if equals and _is_of(option, _ADDRESS_OPTIONS) and not re.fullmatch(_ADDRESS, value):
+        return (option, *_parts(value))
+    if word.startswith("{") and (connector := re.search(_CONNECTOR, word[:LONGEST_LINE])):
+        return (f'{{"kv_connector":"{connector[1]}"}}',)
+    return (word,)
 
 
 def _is_of(word: str, options: frozenset[str]) -> bool:
@@ -156,7 +163,7 @@ def _places(line: Sequence[str]) -> Iterator[int]:
         counts = _is_of(name, _LAUNCHER_OPTIONS)
         if _is_of(name, _ADDRESS_OPTIONS):
             yield place
-            if not equals and re.fullmatch(_ADDRESS, following):
+            if not equals and (re.fullmatch(_ADDRESS, following) or re.fullmatch(rf"\{{{_CONNECTOR}\}}", following)):
                 yield place + 1
         elif (
             word in (*_LAUNCHER_FLAGS, SPAWN_MARK)

@@ -206,6 +206,16 @@ def test_options_that_name_a_host_keep_addresses_alone(option: str, value: str, 
         assert command_lines.reduce_line(line) == line
 
 
+def test_of_a_connector_the_name_alone_is_kept() -> None:
+    said = f'{{"token": "{S}", "kv_connector": "MooncakeConnectorV1", "x": "{S}"}}'
+    for words in (["vllm", "serve", "--kv-transfer-config", said], ["vllm", "serve", f"--kv-transfer-config={said}"]):
+        line = command_lines.reduce_line(words)
+        assert line == ("vllm", "serve", "--kv-transfer-config", '{"kv_connector":"MooncakeConnectorV1"}')
+        assert command_lines.reduce_line(line) == line
+    line = command_lines.reduce_line(["vllm", "serve", "--kv-transfer-config", f'{{"kv_connector": "Mooncake{S}/x"}}'])
+    assert not leaks(" ".join(line))
+
+
 def test_a_name_of_a_process_is_short_and_masked() -> None:
     (found,) = parse([{"pid": 5, "name": f"ghp_{LETTERS}" + "x" * 5000}]).by_pid.values()
     assert not leaks(found.name)

@@ -122,7 +122,7 @@ def _ports(host: Host, process: Process, service: Service) -> Iterator[_Wanted]:
         path, told = _of_config(host, process, service)
         sources = {name: f"{path}: {name} {value}" for name, value in told.items()}
     else:
-        told = _options(process.cmdline)
+        told = process.options
         sources = {name: f"--{name} {value}" for name, value in told.items()}
     in_a_file = _IN_A_FILE in process.cmdline
     for one in service.ports:
@@ -133,16 +133,6 @@ def _ports(host: Host, process: Process, service: Service) -> Iterator[_Wanted]:
         elif text.isdecimal() and len(text) < 6 and 0 < int(text) < 1 << 16:
             addresses = _addresses(told, one, in_a_file)
             yield _Wanted(port=int(text), addresses=addresses, source=sources[one.option])
-
-
-def _options(cmdline: tuple[str, ...]) -> dict[str, str]:
-    """The options of a command line by their names with hyphens; the value of one without `=` is the word after it."""
-    found = {}
-    for word, following in zip(cmdline, (*cmdline[1:], ""), strict=False):
-        name, equals, value = word.partition("=")
-        if name.startswith("--"):
-            found[name[2:].replace("_", "-")] = value if equals else following
-    return found
 
 
 def _addresses(told: Mapping[str, str], port: ListenPort, in_a_file: bool) -> tuple[Address, ...]:
