@@ -52,11 +52,11 @@ _LAUNCHER_OPTIONS = frozenset(
 _ADDRESS_OPTIONS = frozenset(
     {
         *("host", "server_name", "master_addr", "data_parallel_address", "dist_init_addr", "rdzv_endpoint"),
-        *("main_process_ip", "config", "kv_transfer_config"),
+        *("main_process_ip", "config", "kv_transfer_config", "uds"),
     }
 )
 """Options of which the name is kept, and the value where it is an address: a reader must know that the default does not
-hold. The value of --config is a path, which is not kept; of --kv-transfer-config the name of a connector is kept."""
+hold. A path (--config, --uds) is not kept; of --kv-transfer-config the name of a connector is kept."""
 
 _CONNECTOR = r"\"kv_connector\"\s{0,4}:\s{0,4}\"((?:Mooncake|LLMDataDist)[A-Za-z0-9]{0,40})\""
 """Connectors of vLLM that move data over the ports of the NPUs."""

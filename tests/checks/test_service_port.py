@@ -155,6 +155,7 @@ def test_a_file_of_mindie_that_is_damaged_gives_no_wrong_port(text: str) -> None
         "/usr/bin/python3 /usr/local/bin/vllm bench serve --port 8001",
         "/usr/bin/python3 /usr/local/bin/vllm serve Q --headless --data-parallel-rpc-port 8001",
         "vllm serve --config /etc/vllm.yaml",
+        "vllm serve Q --uds=/run/vllm.sock",
         "lmdeploy serve api_client http://10.0.0.9:8001",
         "/usr/bin/python3 train.py --port 8001",
     ],
