@@ -61,7 +61,7 @@ def driver_files_are_mounted(
     elif (other := _other_driver(driver, modules)) is not None:
         yield _of_another_driver(*other, driver, container, nodes, several=several)
     for_several = [mounted for mounted in lacking if mounted.mount.several_nodes]
-    if for_several and plan is not None and several:
+    if for_several and plan is not None and plan.needed:
         paths = [mounted.mount.container for mounted in for_several]
         change = _recreate(container, nodes, paths, several_nodes=True)
         yield messages.NETWORK_FILES.finding(

@@ -49,7 +49,7 @@ def running_containers_are_complete(
     bad = [one for one in with_npus if lacks_network(one) and not lacks_files(one)]
     if bad:
         yield messages.NO_NETWORK_FILES_IN.finding(
-            severity=Severity.WARNING if plan is not None and plan.several else None,
+            severity=Severity.WARNING if plan is not None and plan.needed else None,
             paths=sorted({path for one in bad for path in lacks_network(one)}),
             names=_names(bad),
             count=len(bad),

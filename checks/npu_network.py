@@ -28,7 +28,7 @@ _NO_VERDICT = ("Detect ip set", "Unknown")
 
 def of_the_job(plan: NetworkPlan) -> tuple[Evidence, ...]:
     """Why several nodes are thought to be configured."""
-    return (Evidence(source=plan.evidence[0], actual=plan.evidence[1]),) if plan.evidence else ()
+    return (Evidence(source=plan.evidence[0], actual=plan.evidence[1]),) if plan.several and plan.evidence else ()
 
 
 def _for_each(devices: Sequence[int], words: str, comment: str) -> str:

@@ -71,7 +71,8 @@ FROM_THE_HOST = Sentence("{what}, from {path}")
 NETWORK_FILES = Message(
     "container.driver-files/network",
     summary="NPU network files not mounted into this container: {paths}",
-    detail="A job on several nodes reads the addresses of the NPUs from them.",
+    detail="A job on several nodes reads the addresses of the NPUs from them, and so does a job on one node that moves "
+    "data over the ports of the NPUs.",
     hint="Recreate the container with {count:it|them} mounted from the host.",
     pitfall="P027",
 )

@@ -88,7 +88,7 @@ BUILT_FOR = Message(
     hint="Install the build for this chip (vLLM Ascend has an image for each: -a3, -310p), or build it on this node.",
 )
 FAMILY_UNKNOWN = Sentence("chip family unknown")
-NO_BUILDS = Sentence("no framework with operators of its own found")
+NO_BUILDS = Sentence("no custom operators found")
 
 # stack.working-folder
 
@@ -115,21 +115,44 @@ FOLDER_OF = {
 }
 WRITES_ELSEWHERE = Sentence("{variable} names another directory")
 
+# stack.cache-folders
+
+_IS_WRITTEN = "Jobs write there: {what}. Missing directories are created; {judged} is the last one that exists."
+_WRITABLE = "Set {variable} to a directory that this user may write to (a pod: an emptyDir, or another volume)."
+CACHE_NOT_WRITABLE = Message(
+    "stack.cache-folders/not-writable",
+    summary="{variable}: {path} is not writable for the user of process {pid}",
+    detail=f"{_IS_WRITTEN} `PermissionError: [Errno 13] Permission denied`.",
+    hint=_WRITABLE,
+)
+CACHE_READ_ONLY = Message(
+    "stack.cache-folders/read-only",
+    summary="{variable}: {path} is on a read-only file system",
+    detail=f"{_IS_WRITTEN} `OSError: [Errno 30] Read-only file system`. Process: {{pid}}.",
+    hint=_WRITABLE,
+)
+CACHE_NO_DIRECTORY = Message(
+    "stack.cache-folders/no-directory",
+    summary="{variable}: {path} is not a directory",
+    detail=f"{_IS_WRITTEN} `NotADirectoryError: [Errno 20]`. Process: {{pid}}.",
+    hint=_WRITABLE,
+)
+
 # stack.service-port
 
-COMMAND_LINE = Sentence("command line of process {pid}")
+COMMAND_LINE = Sentence("process {pid}")
 PORT_TAKEN = Message(
     "stack.service-port/taken",
     summary="Port {port} of {title} (process {pid}) is in use by {owner}",
     detail="The service cannot listen there: `OSError: [Errno 98] Address already in use`. Clients reach the other "
     "program.",
-    hint="Start the service with a free --port, or end the other program.",
+    hint="Start the service on a free port, or end the other program.",
 )
 PORT_OF_HCCL = Message(
     "stack.service-port/of-hccl",
     summary="Port {port} of {title} (process {pid}) is one of HCCL's host ports",
     detail="HCCL listens on {ports} for the ranks of a job; whichever comes second fails: EJ0003, EI0019, `Address "
     "already in use`.",
-    hint="Start the service with a --port outside {ports}.",
+    hint="Start the service on a port outside {ports}.",
     severity=Severity.WARNING,
 )

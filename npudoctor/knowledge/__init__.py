@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # each table brings its module with it only when somebody ask
     from npudoctor.knowledge.tables.install import Install
     from npudoctor.knowledge.tables.layout import Layout
     from npudoctor.knowledge.tables.pitfalls import Pitfalls
+    from npudoctor.knowledge.tables.services import Services
     from npudoctor.knowledge.tables.stacks import Stacks
 
 
@@ -121,6 +122,14 @@ def layout() -> Layout:
 
 
 @cache
+def services() -> Services:
+    """Services of frameworks: which commands start them, and on which ports and addresses they listen."""
+    from npudoctor.knowledge.tables import services as table
+
+    return table.load()
+
+
+@cache
 def stacks() -> Stacks:
     """Frameworks on top of torch_npu and CANN: which releases go together, and on which chips."""
     from npudoctor.knowledge.tables import stacks as table
@@ -141,5 +150,6 @@ __all__ = [
     "install",
     "layout",
     "pitfalls",
+    "services",
     "stacks",
 ]

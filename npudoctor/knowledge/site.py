@@ -50,6 +50,7 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "cuda_packages": ("distribution",),
     },
     "pitfalls": {"pitfalls": ("id",)},
+    "services": {"services": ("command",)},
     "stacks": {
         "frameworks": ("name",),
         "releases": ("framework", "release"),

@@ -1,10 +1,11 @@
 """What npudoctor keeps of the command line of a process: which program it runs, and how many ranks it was started with.
 
 Arguments may hold anything: passwords, names of customers, megabytes of text. So only what is on a list is kept: the
-program, the script or `-m MODULE` of an interpreter or a launcher, an interpreter's flags, and launcher options with a
-number as value. The rest becomes one last word, `(+3 arguments #5f2a9c01d3e7)`: how many there were, and a digest that
-tells processes with equal arguments from others. Its key is made anew by each npudoctor and stored nowhere, so that
-no reader can try guesses against a digest; facts and recordings then hold a pid in its place.
+program, the script or `-m MODULE` of an interpreter or a launcher, an interpreter's flags, and options of launchers and
+services with a number or an IP address as value. The rest becomes one last word, `(+3 arguments #5f2a9c01d3e7)`: how
+many there were, and a digest that tells processes with equal arguments from others. Its key is made anew by each
+npudoctor and stored nowhere, so that no reader can try guesses against a digest; facts and recordings then hold a pid
+in its place.
 """
 
 from __future__ import annotations
@@ -35,19 +36,42 @@ _PYTHON_FLAGS = r"-[bBdEiIOPqsSuvx]{1,6}"
 """Flags of Python that take no value; torchrun and others start their ranks with `-u`."""
 
 _LAUNCHER_FLAGS = frozenset(
-    {"--standalone", "--module", "--no-python", "--no_python", "--use-env", "--use_env", "--multiprocessing-fork"}
+    {
+        *("--standalone", "--module", "--no-python", "--no_python", "--use-env", "--use_env"),
+        *("--multiprocessing-fork", "--headless"),
+    }
 )
 _LAUNCHER_OPTIONS = frozenset(
     {
         *("nproc_per_node", "nnodes", "node_rank", "local_rank", "world_size", "master_port", "port"),
         *("num_processes", "num_machines", "machine_rank", "num_gpus", "num_nodes", "tensor_parallel_size"),
+        *("worker_num", "local_worker_num", "data_parallel_size", "data_parallel_size_local"),
+        *("server_port", "data_parallel_rpc_port", "disaggregation_bootstrap_port"),
     }
 )
+_ADDRESS_OPTIONS = frozenset(
+    {
+        *("host", "server_name", "master_addr", "data_parallel_address", "dist_init_addr", "rdzv_endpoint"),
+        *("main_process_ip", "config", "kv_transfer_config", "uds"),
+    }
+)
+"""Options of which the name is kept, and the value where it is an address: a reader must know that the default does not
+hold. A path (--config, --uds) is not kept; of --kv-transfer-config the name of a connector is kept."""
+
+_CONNECTOR = r"\"kv_connector\"\s{0,4}:\s{0,4}\"((?:Mooncake|LLMDataDist)[A-Za-z0-9]{0,40})\""
+"""Connectors of vLLM that move data over the ports of the NPUs."""
+
 _SERVERS = frozenset({"vllm", "sglang", "lmdeploy", "swift"})
 _SERVICES = frozenset({"serve", "deploy"})
 """Commands of servers that start a service; their other commands may name a port as clients."""
+_SERVED = frozenset({"api_server", "proxy"})
+"""What `lmdeploy serve` starts."""
 
 _NUMBER = r"[0-9]{1,6}(?::[0-9]{1,6})?"
+_ADDRESS = (
+    r"localhost(?::[0-9]{1,5})?|(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?::[0-9]{1,5})?"
+    r"|\[?(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:\]:[0-9]{1,5}|\])?"
+)
 _LISTENS = r"\*:[0-9]{1,5}"
 """redis-server and others write the port that they listen on into their title."""
 
@@ -61,11 +85,28 @@ def reduce_line(words: Iterable[str]) -> tuple[str, ...]:
     line = tuple(words)
     if line and re.fullmatch(_REST, line[-1]) and reduce_line(line[:-1]) == line[:-1]:
         return line
-    line = tuple(SPAWN_MARK if word.startswith(_SPAWNED) else word for word in line)
+    line = tuple(part for word in line for part in _parts(word))
     places = sorted(_places(line))[:MOST_WORDS]
     kept = tuple(line[place] for place in places)
     rest = [word for place, word in enumerate(line) if place not in places]
     return (*kept, _rest(rest)) if rest else kept
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    """A word of which only a part may be kept: code of multiprocessing, an option that names no IP address, and the
+    name of a connector."""
+    if word.startswith(_SPAWNED):
+        return (SPAWN_MARK,)
+    option, equals, value = word.partition("=")
+    if equals and _is_of(option, _ADDRESS_OPTIONS) and not re.fullmatch(_ADDRESS, value):
+        return (option, *_parts(value))
+    if word.startswith("{") and (connector := re.search(_CONNECTOR, word[:LONGEST_LINE])):
+        return (f'{{"kv_connector":"{connector[1]}"}}',)
+    return (word,)
+
+
+def _is_of(word: str, options: frozenset[str]) -> bool:
+    return word.startswith("-") and word.lstrip("-").replace("-", "_") in options
 
 
 def show_words(words: Sequence[str]) -> str:
@@ -119,11 +160,16 @@ def _places(line: Sequence[str]) -> Iterator[int]:
     for place, word in enumerate(line[1:], 1):
         following = line[place + 1] if place + 1 < len(line) else ""
         name, equals, value = word.partition("=")
-        counts = name.startswith("-") and name.lstrip("-").replace("-", "_") in _LAUNCHER_OPTIONS
-        if (
+        counts = _is_of(name, _LAUNCHER_OPTIONS)
+        if _is_of(name, _ADDRESS_OPTIONS):
+            yield place
+            if not equals and (re.fullmatch(_ADDRESS, following) or re.fullmatch(rf"\{{{_CONNECTOR}\}}", following)):
+                yield place + 1
+        elif (
             word in (*_LAUNCHER_FLAGS, SPAWN_MARK)
             or re.fullmatch(_LISTENS, word)
             or (word in _SERVICES and line[place - 1].rpartition("/")[2] in _SERVERS)
+            or (word in _SERVED and line[place - 1] in _SERVICES)
             or (counts and equals and re.fullmatch(_NUMBER, value))
         ):
             yield place

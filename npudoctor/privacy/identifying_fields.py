@@ -220,6 +220,8 @@ class Found:
         if name == "host.json":
             self._addresses(json.dumps([said.get(key) for key in ("interfaces", "sockets")]))
             self._addresses(" ".join(str(row.get("options") or "") for row in said.get("mounts") or ()))
+            words = [word for row in said.get("processes") or () for word in row.get("cmdline") or ()]
+            self._addresses(" ".join(word for word in words if "/" not in word))  # a path may hold a version
         if name == "environ.json":
             self._addresses(" ".join(value for value in said.values() if "/" not in value or "://" in value))
 

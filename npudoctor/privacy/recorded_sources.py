@@ -97,7 +97,7 @@ MEASURES: Mapping[str, tuple[str, ...]] = {
     "interfaces.addresses": (ADDRESSES,),
     "processes.name": (TEXT,),
     "processes.username": (USERS,),
-    "processes.cmdline": (USERS, TEXT),
+    "processes.cmdline": (USERS, ADDRESSES, TEXT),
     "sockets.laddr": (ADDRESSES,),
 }
 """What each field of a measurement tells."""

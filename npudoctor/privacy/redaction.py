@@ -123,11 +123,11 @@ class Pseudonyms:
         def read(offset: int, length: int) -> bytes:
             return content[offset : offset + length]
 
-        found = elf.parse(read)
+        found = elf.parse(read, with_chips=True)
         folders = tuple(map(self.apply, found.runpath))
         if folders == found.runpath:
             return content
-        return elf.build(elf.Elf(machine=found.machine, end=found.end, needed=found.needed, runpath=folders))
+        return elf.build(replace(found, runpath=folders))
 
     @cached_property
     def _tokens(self) -> re.Pattern[str]:

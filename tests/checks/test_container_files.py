@@ -100,6 +100,11 @@ def test_several_nodes_need_the_cards_network_in_the_container(node: Nodes) -> N
     assert alone.findings == ()
 
 
+def test_a_job_on_one_node_over_the_ports_of_the_npus_needs_their_network(node: Nodes) -> None:
+    told = box(node, *NETWORK, environ={"HCCL_INTRA_ROCE_ENABLE": "1"})
+    assert only(told.check("container.driver-files")).code == "container.driver-files/network"
+
+
 def test_the_files_of_another_driver_are_an_error(node: Nodes) -> None:
     copied = box(node, driver={"version": "25.2.0", "loaded": "24.1.rc3"})
     finding = only(copied.check("container.driver-files"))

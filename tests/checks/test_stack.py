@@ -10,23 +10,17 @@ import pytest
 
 from npudoctor import knowledge, plugins, sim
 from npudoctor.cli import main
-from npudoctor.facts.network.hccl import HcclPorts
-from npudoctor.facts.network.ports import PortRanges, Socket, Sockets
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.facts.node.service_port import service_port
 from npudoctor.facts.node.working_folder import working_folder
 from npudoctor.facts.python.operator_builds import family_of
 from npudoctor.facts.python.published_releases import misfit
-from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.facts.system.storage import Mount, Mounts
 from npudoctor.findings import Severity, Status
 from npudoctor.host.live.local import LocalHost
-from npudoctor.privacy.command_lines import reduce_line
-from npudoctor.sdk import NotApplicable, Unavailable
+from npudoctor.sdk import Unavailable
 from npudoctor.testing import run
 from tests.plain_user import ALICE, as_root, give, identity
 
-service_port_is_free: Any = plugins.load().checks["stack.service-port"]
 working_folder_is_writable: Any = plugins.load().checks["stack.working-folder"]
 
 FRAMEWORKS = [framework.name for framework in knowledge.stacks().frameworks]
@@ -49,7 +43,7 @@ NODE = "product = 'atlas-800t-a2-910b3'\ncann = { version = '8.3.RC2' }\n"
 
 def test_every_framework_of_the_table_has_a_check_and_the_other_way_round() -> None:
     checks = {name.partition(".")[2] for name in plugins.load().checks if name.startswith("stack.")}
-    assert checks - {"operators", "service-port", "working-folder"} == set(FRAMEWORKS)
+    assert checks - {"cache-folders", "operators", "service-port", "working-folder"} == set(FRAMEWORKS)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -205,64 +199,3 @@ def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
 def test_a_job_that_has_ended_is_unknown() -> None:
     with pytest.raises(Unavailable, match="working directory of process 999999999 unknown"):
         of_job(999999999)
-
-
-def service(*cmdline: str, listens: tuple[Socket, ...] = ()) -> Any:
-    known = Processes(
-        {
-            100: Process(pid=100, ppid=1, name="python3", cmdline=reduce_line(cmdline)),
-            101: Process(pid=101, ppid=100, name="python3"),
-            200: Process(pid=200, ppid=1, name="nginx"),
-        }
-    )
-    function: Any = service_port.function
-    return function(JobEnvironment({}, "pid:100"), None, known, Sockets(listens)), known
-
-
-def listening(port: int, pid: int | None) -> Socket:
-    return Socket(protocol="tcp", address="0.0.0.0", port=port, status="LISTEN", pid=pid)
-
-
-TAKEN = "stack.service-port/taken"
-VLLM = ("/usr/bin/python3", "/usr/local/bin/vllm", "serve", "Qwen/Qwen3-8B", "--port", "8001")
-
-
-@pytest.mark.parametrize(
-    ("cmdline", "listens", "codes"),
-    [
-        (VLLM, (listening(8001, 200),), [TAKEN]),
-        (VLLM, (listening(8001, 101),), []),
-        (VLLM, (listening(8000, 200),), []),
-        (("python3", "-m", "sglang.launch_server", "--port=60003"), (), ["stack.service-port/of-hccl"]),
-        (
-            ("lmdeploy", "serve", "api_server", "m", "--port", "8001"),
-            (listening(8001, 200),),
-            ["stack.service-port/taken"],
-        ),
-    ],
-)
-def test_the_port_of_a_service_is_judged(
-    cmdline: tuple[str, ...], listens: tuple[Socket, ...], codes: list[str]
-) -> None:
-    found, known = service(*cmdline, listens=listens)
-    hccl = PortRanges.of((60000, 60015))
-    ports = HcclPorts(certain=hccl, possible=hccl, source="test")
-    assert [finding.code for finding in service_port_is_free(found, known, ports)] == codes
-
-
-@pytest.mark.parametrize(
-    "cmdline",
-    [
-        ("/usr/bin/python3", "/usr/local/bin/vllm", "bench", "serve", "--port", "8001"),
-        ("/usr/bin/python3", "/usr/local/bin/vllm", "serve", "Qwen/Qwen3-8B"),
-        ("/usr/bin/python3", "train.py", "--port", "8001"),
-    ],
-)
-def test_a_client_and_a_service_without_a_port_are_not_judged(cmdline: tuple[str, ...]) -> None:
-    with pytest.raises(NotApplicable):
-        service(*cmdline, listens=(listening(8001, 200),))
-
-
-def test_sockets_without_owners_accuse_nobody() -> None:
-    with pytest.raises(Unavailable):
-        service(*VLLM, listens=(listening(8001, None),))

@@ -20,14 +20,19 @@ NAMES = st.lists(st.from_regex(r"lib[a-z_]{1,12}\.so(\.[0-9])?", fullmatch=True)
 
 
 def of(content: bytes) -> Elf:
-    return parse(lambda offset, length: content[offset : offset + length])
+    return parse(lambda offset, length: content[offset : offset + length], with_chips=True)
 
 
-@given(st.sampled_from(["aarch64", "x86_64"]), NAMES, NAMES)
-def test_what_is_built_is_read_back(machine: str, needed: list[str], runpath: list[str]) -> None:
-    content = build(Elf(machine=machine, end=0, needed=tuple(needed), runpath=tuple(runpath)))
+CHIPS = st.sets(st.sampled_from(["ascend910b1", "ascend910_9391", "ascend310p3"]))
+
+
+@given(st.sampled_from(["aarch64", "x86_64"]), NAMES, NAMES, CHIPS)
+def test_what_is_built_is_read_back(machine: str, needed: list[str], runpath: list[str], chips: set[str]) -> None:
+    said = Elf(machine=machine, end=0, needed=tuple(needed), runpath=tuple(runpath), chips=tuple(sorted(chips)))
+    content = build(said)
     found = of(content)
     assert (found.machine, found.needed, found.runpath) == (machine, tuple(needed), tuple(runpath))
+    assert found.chips == said.chips
     assert found.end == len(content) and not found.is_cut(len(content)) and found.is_cut(len(content) - 1)
 
 
@@ -54,7 +59,9 @@ def test_any_bytes_are_read_or_refused(content: bytes, begun: bool) -> None:
 
 @given(st.data())
 def test_a_damaged_library_is_read_or_refused(data: st.DataObject) -> None:
-    content = bytearray(build(Elf(machine="x86_64", end=0, needed=("libhccl.so", "libc.so.6"), runpath=("$ORIGIN",))))
+    content = bytearray(
+        build(Elf(machine="x86_64", end=0, needed=("libhccl.so", "libc.so.6"), runpath=("$ORIGIN",), chips=("a",)))
+    )
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:

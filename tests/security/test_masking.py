@@ -190,6 +190,32 @@ def test_options_of_launchers_keep_numbers_alone() -> None:
     assert not leaks(" ".join(command_lines.reduce_line(words)))
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        *(("10.0.0.5", True), ("localhost", True), ("10.0.0.5:29500", True), ("[fe80::1]:5000", True), ("::", True)),
+        *((S, False), ("node-7.corp.example", False), (f"10.0.0.5/{S}", False), ("cafe", False), ("1.2.3.4.5", False)),
+    ],
+)
+@pytest.mark.parametrize("option", ["--host", "--master_addr", "--dist-init-addr", "--data-parallel-address"])
+def test_options_that_name_a_host_keep_addresses_alone(option: str, value: str, kept: bool) -> None:
+    for words in (["vllm", "serve", option, value], ["vllm", "serve", f"{option}={value}"]):
+        line = command_lines.reduce_line(words)
+        assert (value in " ".join(line)) is kept
+        assert line[2].startswith(option)
+        assert command_lines.reduce_line(line) == line
+
+
+def test_of_a_connector_the_name_alone_is_kept() -> None:
+    said = f'{{"token": "{S}", "kv_connector": "MooncakeConnectorV1", "x": "{S}"}}'
+    for words in (["vllm", "serve", "--kv-transfer-config", said], ["vllm", "serve", f"--kv-transfer-config={said}"]):
+        line = command_lines.reduce_line(words)
+        assert line == ("vllm", "serve", "--kv-transfer-config", '{"kv_connector":"MooncakeConnectorV1"}')
+        assert command_lines.reduce_line(line) == line
+    line = command_lines.reduce_line(["vllm", "serve", "--kv-transfer-config", f'{{"kv_connector": "Mooncake{S}/x"}}'])
+    assert not leaks(" ".join(line))
+
+
 def test_a_name_of_a_process_is_short_and_masked() -> None:
     (found,) = parse([{"pid": 5, "name": f"ghp_{LETTERS}" + "x" * 5000}]).by_pid.values()
     assert not leaks(found.name)

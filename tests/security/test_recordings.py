@@ -253,7 +253,9 @@ def files_with(**more: Any) -> dict[str, bytes]:
     said: dict[str, Any] = {
         "bundle.json": {"schema": "npudoctor.bundle/1", "hostname": "gpu17.corp.example", "user": {"name": "alice"}},
         "host.json": {
-            "processes": [{"pid": 7, "name": "x", "username": "bob.smith", "cmdline": ["/home/bob.smith/x"]}]
+            "processes": [
+                {"pid": 7, "name": "x", "username": "bob.smith", "cmdline": ["/home/bob.smith/x", "--host=10.1.2.77"]}
+            ]
         },
         "environ.json": {"HOME": "/data/carol", "USER": "alice", "HCCL_IF_IP": "10.1.2.3", "MASTER_ADDR": "head01"},
     }
@@ -285,6 +287,7 @@ def test_names_addresses_and_serial_numbers_are_replaced_everywhere_by_the_same(
         "1023C3923983",
         "0302010A",
         "fd00::5",
+        "10.1.2.77",
     ):
         assert old not in text, old
     assert (

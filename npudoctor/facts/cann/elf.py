@@ -1,4 +1,5 @@
-"""The headers of a shared library, read as bytes: whose machine it is for, whether it is whole, what it needs.
+"""The headers of a shared library, read as bytes: whose machine it is for, whether it is whole, what it needs, and for
+which chips the kernels in it were compiled.
 
 Nothing of it is run or loaded. Understood are 64-bit files in little-endian order, which is all that Ascend nodes have.
 """
@@ -19,12 +20,19 @@ HEADER_BYTES = 64
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<QQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
 _MACHINES = {0xB7: "aarch64", 0x3E: "x86_64", 0x28: "arm", 0x03: "i386", 0xF3: "riscv64"}
 _LOAD, _DYNAMIC = 1, 2
 _END, _NEEDED, _NAMES, _NAMES_SIZE, _SONAME, _RPATH, _RUNPATH = 0, 1, 5, 10, 14, 15, 29
 _MOST_SEGMENTS = 64
 _IN_ITS_PLACE = (b"version https://git-lfs", b"<!DOCTYPE", b"<html", b"/* GNU ld script", b"INPUT", b"!<arch>", b"#!")
 _MOST_ENTRIES = 4096
+_MOST_SECTIONS = 1024
+_LONGEST_NAMES = 1 << 16
+"""Bytes of the names of all sections that are read; a library with kernels has some fifty sections."""
+
+_KERNEL = b".ascend.kernel."
+"""A section with kernels: `.ascend.kernel.ascend910b1.NAME`, by ascendc.cmake of CANN (cann/asc-devkit)."""
 _LONGEST_NAME = 512
 
 
@@ -32,12 +40,14 @@ _LONGEST_NAME = 512
 class Elf:
     """What the headers say. `machine` is aarch64, x86_64 or another name; `end` is the size in bytes that the file has
     to have. `needed` are the libraries that it asks for by name, `runpath` the folders that it looks for them in
-    itself ($ORIGIN as written); None where that part of the file could not be read."""
+    itself ($ORIGIN as written); None where that part of the file could not be read. `chips` are those that sections
+    with kernels name (ascend910b1), only where they were asked for."""
 
     machine: str
     end: int
     needed: tuple[str, ...] | None = ()
     runpath: tuple[str, ...] = ()
+    chips: tuple[str, ...] = ()
 
     def is_cut(self, size: int) -> bool:
         """Whether a file of so many bytes lacks its end."""
@@ -52,7 +62,7 @@ def known_beginning(head: bytes) -> bytes:
     return next((begins for begins in _IN_ITS_PLACE if head.startswith(begins)), b"")
 
 
-def parse(read: Read, *, with_needed: bool = True) -> Elf:
+def parse(read: Read, *, with_needed: bool = True, with_chips: bool = False) -> Elf:
     """Read a library; raises ParseError for what is none."""
     head = read(0, HEADER_BYTES)
     if not head:
@@ -64,7 +74,7 @@ def parse(read: Read, *, with_needed: bool = True) -> Elf:
         raise ParseError(f"truncated after {len(head)} bytes")
     if head[4] != 2 or head[5] != 1:
         raise ParseError("not a 64-bit library")
-    _, _, machine, _, _, at, sections, _, _, each, count, section_size, section_count, _ = _HEADER.unpack(head)
+    _, _, machine, _, _, at, sections, _, _, each, count, section_size, section_count, names = _HEADER.unpack(head)
     if count and each != _SEGMENT.size:
         raise ParseError("damaged ELF headers")
     end = max(HEADER_BYTES, at + count * each, sections + section_count * section_size)
@@ -75,10 +85,21 @@ def parse(read: Read, *, with_needed: bool = True) -> Elf:
     loads = [(start, offset, length) for kind, _, offset, start, _, length, _, _ in segments if kind == _LOAD]
     end = max([end, *(offset + length for _, offset, length in loads)])
     dynamic = next(((offset, length) for kind, _, offset, _, _, length, _, _ in segments if kind == _DYNAMIC), None)
+    chips = _read_chips(read, sections, section_count, names) if with_chips and section_size == _SECTION.size else ()
     if dynamic is None or not with_needed:
-        return Elf(machine=name, end=end)
+        return Elf(machine=name, end=end, chips=chips)
     needed, runpath = _read_dynamic(read, dynamic, loads)
-    return Elf(machine=name, end=end, needed=needed, runpath=runpath)
+    return Elf(machine=name, end=end, needed=needed, runpath=runpath, chips=chips)
+
+
+def _read_chips(read: Read, at: int, count: int, names: int) -> tuple[str, ...]:
+    """The chips that the names of sections say; `names` is the number of the section that holds these."""
+    table = read(at, count * _SECTION.size) if names < count <= _MOST_SECTIONS else b""
+    if len(table) < count * _SECTION.size or not table:
+        return ()
+    _, _, _, _, offset, length, *_ = _SECTION.unpack_from(table, names * _SECTION.size)
+    words = [word for word in read(offset, min(length, _LONGEST_NAMES)).split(b"\0") if word.startswith(_KERNEL)]
+    return tuple(sorted({word[len(_KERNEL) :].partition(b".")[0].decode("ascii", "replace") for word in words}))
 
 
 def _read_dynamic(
@@ -138,13 +159,28 @@ def build(elf: Elf, *, machine: int | None = None) -> bytes:
     dynamic_at = at + len(names)
     dynamic = b"".join(_ENTRY.pack(*entry) for entry in entries)
     total = dynamic_at + len(dynamic)
+    sections, count = _build_sections(elf.chips, total)
+    sections_at = total + len(sections) - count * _SECTION.size if count else 0
     identity = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header = _HEADER.pack(
-        identity, 3, number, 1, 0, HEADER_BYTES, 0, 0, HEADER_BYTES, _SEGMENT.size, segments, 64, 0, 0
-    )
+    sizes = (HEADER_BYTES, _SEGMENT.size, segments, _SECTION.size, count, max(count - 1, 0))
+    header = _HEADER.pack(identity, 3, number, 1, 0, HEADER_BYTES, sections_at, 0, *sizes)
     load = _SEGMENT.pack(_LOAD, 5, 0, 0, 0, total, total, 4096)
     table = _SEGMENT.pack(_DYNAMIC, 6, dynamic_at, dynamic_at, dynamic_at, len(dynamic), len(dynamic), 8)
-    return header + load + table + names + dynamic
+    return header + load + table + names + dynamic + sections
+
+
+def _build_sections(chips: tuple[str, ...], at: int) -> tuple[bytes, int]:
+    """The names of sections and the table of them, which begins `at` this offset, and how many there are."""
+    if not chips:
+        return b"", 0
+    words = [b"", *(_KERNEL + chip.encode() + b".kernels" for chip in chips), b".shstrtab"]
+    names = b"\0".join(words) + b"\0"
+    place, rows = 0, []
+    for word in words:
+        last = word is words[-1]
+        rows.append(_SECTION.pack(place, 3 if last else bool(word), 0, 0, at, len(names) if last else 0, 0, 0, 1, 0))
+        place += len(word) + 1
+    return names + b"".join(rows), len(words)
 
 
 def _words(elf: Elf) -> Iterator[tuple[int, str]]:
@@ -166,7 +202,7 @@ def reduce_library(parts: Mapping[int, bytes], size: int) -> bytes:
         return parts.get(offset, b"")[:length]
 
     try:
-        found = parse(read)
+        found = parse(read, with_chips=True)
     except ParseError:
         return beginning
     whole = found.needed is not None and not found.is_cut(size)

@@ -6,7 +6,7 @@ and in the situations where its answer can matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from npudoctor.facts.by_chip import PerPort, graver_reason
@@ -17,8 +17,10 @@ from npudoctor.facts.hccn.per_port import ask, default_gateways, source_of
 from npudoctor.facts.hccn.port import Lldp
 from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
 from npudoctor.facts.node.chips import Chips
-from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.cluster import Cluster, job_processes
+from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import field, record
 from npudoctor.sdk import Host, NotApplicable, Options, Unavailable, probe
 
@@ -26,17 +28,20 @@ A = TypeVar("A")
 ROCE = "link"
 SUPERPOD = "vnic"
 INTER_HCCS = "HCCL_INTER_HCCS_DISABLE"
+INTRA_ROCE = "HCCL_INTRA_ROCE_ENABLE"
 
 
 @record(frozen=True, kw_only=True)
 class NetworkPlan:
     """Which network joins the NPUs of several nodes: `link` is RoCE, `vnic` the HCCS fabric of a SuperPoD.
 
-    `several` tells whether a job here spans nodes, `evidence` (source and value) why.
+    `several` tells whether a job here spans nodes, `needed` whether it uses the network, on one node too; `evidence`
+    (source and value) why.
     """
 
     network: str
     several: bool
+    needed: bool = False
     evidence: tuple[str, str] | None = None
 
     @property
@@ -46,16 +51,34 @@ class NetworkPlan:
 
 
 @probe
-def network_plan(cards: Chips, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
+def network_plan(
+    cards: Chips,
+    cluster: Cluster | None,
+    environment: JobEnvironment | None,
+    container: Container | None,
+    processes: Processes | None,
+) -> NetworkPlan:
     """From the family of the NPUs, and from what the job says: an A3 uses RoCE only where HCCS is switched off."""
     off = (environment.get(INTER_HCCS) or "").strip().lower() if environment else ""
     fabric = cards.family == "A3" and off not in ("true", "1")
     several = cluster is not None and cluster.several
+    evidence = cluster.evidence if cluster is not None and several else None
+    if evidence is None and environment is not None:
+        evidence = _use_on_one_node(environment, job_processes(environment, container, processes))
     return NetworkPlan(
-        network=SUPERPOD if fabric else ROCE,
-        several=several,
-        evidence=cluster.evidence if cluster is not None and several else None,
+        network=SUPERPOD if fabric else ROCE, several=several, needed=evidence is not None, evidence=evidence
     )
+
+
+def _use_on_one_node(environment: JobEnvironment, job: Iterable[Process]) -> tuple[str, str] | None:
+    """Why a job on one node uses the ports of the NPUs: HCCL is told to, or a connector of vLLM moves caches there."""
+    if (environment.get(INTRA_ROCE) or "").strip() == "1":
+        return INTRA_ROCE, "1"
+    for process in job:
+        value = process.options.get("kv-transfer-config", "")
+        if value.startswith("{"):  # of another connector no value is kept
+            return f"process {process.pid}", f"--kv-transfer-config {value}"
+    return None
 
 
 @record(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, Unavailable, probe
 
 INSTEAD = ("ASCEND_WORK_PATH", "ASCEND_CACHE_PATH")
-"""Where one of these is set, nothing is written to the working directory."""
+"""Where one of these is set, nothing is written to the working directory; `cache_folders` judges what they name."""
 
 
 @record(frozen=True)
@@ -39,7 +39,7 @@ def working_folder(
     if not path or not path.startswith("/"):
         raise Unavailable(f"working directory of process {pid} unknown")
     instead = next((name for name in INSTEAD if environment is not None and environment.non_empty(name)), None)
-    return WorkingFolder(path, pid, user, _why_not(host, path, user, mounts), instead)
+    return WorkingFolder(path, pid, user, why_not_writable(host, path, user, mounts), instead)
 
 
 def job_process(environment: JobEnvironment | None, container: Container | None) -> int:
@@ -52,7 +52,8 @@ def job_process(environment: JobEnvironment | None, container: Container | None)
     raise NotApplicable("no job named by --environment pid:N, and not in a pod")
 
 
-def _why_not(host: Host, path: str, user: int, mounts: Mounts | None) -> str | None:
+def why_not_writable(host: Host, path: str, user: int, mounts: Mounts | None) -> str | None:
+    """What keeps a user (uid) from writing into a folder: `read-only`, `owner`, or None for nothing that is known."""
     below = [one for one in mounts.mounts if _holds(one.mount, path)] if mounts is not None else []
     if below and "ro" in max(reversed(below), key=lambda one: len(one.mount)).options:
         return "read-only"

@@ -44,6 +44,16 @@ class Process:
         return self.status in ("zombie", "dead")
 
     @property
+    def options(self) -> dict[str, str]:
+        """The options that are kept, by their names with hyphens; the value without `=` is the word that follows."""
+        found = {}
+        for word, following in zip(self.cmdline, (*self.cmdline[1:], ""), strict=False):
+            name, equals, value = word.partition("=")
+            if name.startswith("--"):
+                found[name[2:].replace("_", "-")] = value if equals else following
+        return found
+
+    @property
     def command(self) -> str:
         """What is known of its command line, for a report: at most 100 characters."""
         line = show_words(self.cmdline)

@@ -59,6 +59,18 @@ class CompilerPackage:
 
 
 @record(frozen=True, kw_only=True)
+class WrittenFolder:
+    """A folder that the programs of a job write to, and create: the first of `variables` that is set names it, else it
+    is `home` below the home directory, or nothing is known of it. With the variable `unless`, `home` does not count."""
+
+    variables: tuple[str, ...]
+    what: str
+    home: str | None = None
+    unless: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@record(frozen=True, kw_only=True)
 class CudaPackage:
     """A Python distribution whose kernels run on CUDA alone; `note` is a sentence: what is used on an NPU."""
 
@@ -85,6 +97,7 @@ class Layout:
     cann: tuple[Place, ...]
     driver: tuple[Place, ...]
     logs: tuple[Place, ...]
+    written_folders: tuple[WrittenFolder, ...]
     device_nodes: tuple[DeviceNode, ...]
     mounts: tuple[Mount, ...]
     compiler_packages: tuple[CompilerPackage, ...]
