@@ -6,7 +6,7 @@ The releases of vllm-ascend are in combinations.json, where a site may already h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from npudoctor.knowledge import table
@@ -21,6 +21,7 @@ class Framework:
 
     Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
     `serves_as` are the commands and modules that start a service, whose option --port names where it listens.
+    `also_called` are other names that people use for it.
     """
 
     name: str
@@ -29,7 +30,27 @@ class Framework:
     brings: tuple[str, ...] = ()
     in_package_index: bool = True
     serves_as: tuple[str, ...] = ()
+    also_called: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name by which a person may ask for it."""
+        return (self.name, self.title, self.package, *self.also_called)
+
+
+class UnknownFramework(ValueError):
+    """A name that no framework of the table has, with those that may be meant and those that are known."""
+
+    def __init__(self, name: str, known: Sequence[Framework]) -> None:
+        import difflib  # costs a millisecond that only a mistake should pay
+
+        wanted = _letters(name)
+        names = {_letters(each): one.name for one in known for each in (*one.names, *one.brings)}
+        inside = [one for each, one in names.items() if len(wanted) > 2 and (wanted in each or each in wanted)]
+        near = (*inside, *(names[each] for each in difflib.get_close_matches(wanted, names)))
+        meant = f"did you mean {' or '.join(list(dict.fromkeys(near))[:2])}? " if near else ""
+        super().__init__(f"unknown framework {name!r}; {meant}known are {', '.join(one.name for one in known)}")
 
 
 @record(frozen=True, kw_only=True)
@@ -80,6 +101,16 @@ class Stacks:
         """The framework of this name; raises KeyError for one that is not listed."""
         return self._by_name[name]
 
+    def find(self, text: str) -> Framework:
+        """The framework that a person calls so, in any spelling: LLaMA-Factory, vllm_ascend, a package.
+
+        Raises UnknownFramework.
+        """
+        for framework in self.frameworks:
+            if _letters(text) in map(_letters, framework.names):
+                return framework
+        raise UnknownFramework(text, self.frameworks)
+
     def of(self, framework: str) -> tuple[FrameworkRelease, ...]:
         """The releases of a framework, newest first."""
         rows = (release for release in self.releases if release.framework == framework)
@@ -97,6 +128,11 @@ class Stacks:
     @cached_property
     def _by_name(self) -> Mapping[str, Framework]:
         return {framework.name: framework for framework in self.frameworks}
+
+
+def _letters(name: str) -> str:
+    """A name without case and separators: llamafactory for LLaMA-Factory."""
+    return re.sub(r"[\W_]+", "", name).lower()
 
 
 def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
