@@ -222,7 +222,14 @@ def _framework(args: argparse.Namespace) -> int:
         for row in matching[:SHOWN]
     ]
     chips = {row.family: row.supported for row in table.chips if row.package == framework.package}
-    answer = {"framework": framework.name, "given": here, "as_of": table.as_of, "releases": rows, "chips": chips}
+    answer = {
+        "framework": framework.name,
+        "version": version or None,
+        "given": here,
+        "as_of": table.as_of,
+        "releases": rows,
+        "chips": chips,
+    }
     write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _framework_text(framework, answer))
     return 0 if rows else 1
 
@@ -235,7 +242,8 @@ def _names(row: FrameworkRelease, part: str, version: str) -> bool:
 
 def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
     given = ", ".join(f"{part.replace('_', '-')} {version}" for part, version in answer["given"].items())
-    lines = [] if answer["releases"] else [f"{framework.title}{' with ' + given if given else ''}: not in the tables"]
+    asked = f"{framework.title} {answer['version'] or ''}".rstrip() + (f" with {given}" if given else "")
+    lines = [] if answer["releases"] else [f"{asked}: not in the tables"]
     for row in answer["releases"]:
         lines += [f"{framework.title} {row['release']}"]
         lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]

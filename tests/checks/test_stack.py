@@ -121,6 +121,42 @@ def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "version", "release"),
+    [
+        *(("sglang", "99.1", None), ("sglang", "0.0.7", None), ("sglang", "0.4.6", None)),
+        *(("llamafactory", "99.1", None), ("llamafactory", "0.9.4", "0.9.4"), ("llamafactory", "0.9.4.dev0", None)),
+        *(("sglang", "0.5.1", "0.5.1.*"), ("sglang", "0.5.10rc0", "0.5.10.*"), ("sglang", "0.5.8.post1", "0.5.8.*")),
+        *(("sglang", "0.5.6.post1", "0.5.6.*"), ("sglang", "0.5.6.post2", "0.5.6.post2")),
+        *(("sglang", "0.5.12.post2.dev434+gb13d3d18c", None), ("ms-swift", "4.5", "4.5.*")),
+        *(("mindie", "2.2.RC1", "2.2rc1"), ("mindie", "2.2.rc1", "2.2rc1"), ("mindie", "v2.2-rc1", "2.2rc1")),
+        *(("mindie", "2.2", None), ("mindie", "2.2.RC11", None), ("vllm-ascend", "0.7.3-post1", "0.7.3.post1")),
+        *(
+            ("vllm-ascend", "0.11.0.rc1", "0.11.0rc1"),
+            ("lmdeploy", "0.12.0", "0.12.0"),
+            ("lmdeploy", "0.12.3", "0.12.*"),
+        ),
+    ],
+)
+def test_a_release_has_its_own_row_in_any_spelling_or_none(name: str, version: str, release: str | None) -> None:
+    row = knowledge.stacks().release(name, version)
+    assert (row.release if row is not None else None) == release
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("version", ["99.1", "0.0.7"])
+def test_a_release_that_no_table_names_is_said_to_be_unknown(name: str, version: str, tmp_path: Path) -> None:
+    package = knowledge.stacks().framework(name).package
+    result = told(NODE + packages(**{package: version}), tmp_path)[f"stack.{name}"]
+    assert (result.status, [one.code for one in result.findings]) == (Status.OK, [f"stack.{name}/not-listed"])
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_pair_says_that_it_does_not_know_a_release(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["knowledge", "pair", "--for", f"{name}=99.0"]) == 1
+    assert capsys.readouterr().out.startswith(f"{knowledge.stacks().framework(name).title} 99.0: not in the tables\n")
+
+
+@pytest.mark.parametrize(
     ("chip", "family"),
     [
         *(("ascend910b1", "A2"), ("Ascend910B4", "A2"), ("ascend910_93", "A3"), ("ascend910_9391", "A3")),

@@ -68,9 +68,15 @@ class FrameworkRelease:
     note: str | None = None
 
     def speaks_of(self, version: str) -> bool:
-        """Whether the row is of this release: by its name, by its train, or because it is of every release."""
-        train = self.release.removesuffix("*")
-        return version == self.release or (train != self.release and version.startswith(train))
+        """Whether the row is of this release, in any spelling: by its name, by its train, or because it is of every one.
+
+        A build from source between two releases (0.9.4.dev0) is of no train.
+        """
+        here, wanted = spelling(version), spelling(self.release)
+        if not wanted.endswith("*"):
+            return here == wanted
+        train = re.escape(wanted.rstrip(".*"))
+        return not train or (".dev" not in here and re.match(rf"{train}(?!\d)", here) is not None)
 
 
 @record(frozen=True, kw_only=True)
@@ -118,8 +124,8 @@ class Stacks:
 
     def release(self, framework: str, version: str) -> FrameworkRelease | None:
         """The row of this release, else of its train, else of every release; None where no table speaks of it."""
-        rows = [row for row in self.of(framework) if row.speaks_of(wheel(version))]
-        return max(rows, key=lambda row: (row.release == wheel(version), len(row.release)), default=None)
+        rows = [row for row in self.of(framework) if row.speaks_of(version)]
+        return max(rows, key=lambda row: ("*" not in row.release, len(row.release)), default=None)
 
     def chip(self, package: str, family: str) -> ChipSupport | None:
         """What is known of a distribution on a chip family."""
@@ -128,6 +134,12 @@ class Stacks:
     @cached_property
     def _by_name(self) -> Mapping[str, Framework]:
         return {framework.name: framework for framework in self.frameworks}
+
+
+def spelling(version: str) -> str:
+    """A release as the tables spell it: 2.2rc1 for 2.2.RC1, 0.7.3.post1 for 0.7.3-post1; `3.12.*` as it is."""
+    text = re.sub(r"[-_.]?(rc|alpha|beta)[-_.]?(?=\d)", r"\1", wheel(version))
+    return re.sub(r"[-_.]?(post|dev)[-_.]?(?=\d)", r".\1", text)
 
 
 def _letters(name: str) -> str:
