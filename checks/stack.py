@@ -48,6 +48,7 @@ def _check_of(name: str, package: str, title: str) -> Check:
         if package not in python.distributions and name not in options.frameworks:
             raise NotApplicable(messages.NOT_INSTALLED.text(title=title))
         framework = knowledge.stacks().framework(name)
+        yield from _of_unnamed_chip(framework, cards)
         family = cards.family if cards is not None else None
         yield from _of_chip(framework, python, family)
         yield from _of_releases(framework, python, cann)
@@ -71,6 +72,21 @@ mindspore = _check_of("mindspore", "mindspore", "MindSpore")
 mindie = _check_of("mindie", "mindie-llm", "MindIE")
 mindspeed = _check_of("mindspeed", "mindspeed", "MindSpeed")
 ms_swift = _check_of("ms-swift", "ms-swift", "ms-swift")
+
+
+def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:
+    """That nothing is known of the framework on these chips; it may run there or not."""
+    table, family = knowledge.stacks(), cards.family if cards is not None else None
+    if family is not None and table.chip(framework.package, family) is None:
+        named = [row.family for row in table.chips if row.package == framework.package and row.supported]
+        yield messages.CHIP_NOT_LISTED[framework.name].finding(
+            subject="python",
+            title=framework.title,
+            family=family,
+            as_of=table.as_of,
+            named=messages.NAMED.text(families=named) if named else messages.NONE_NAMED.text(),
+            links=framework.sources,
+        )
 
 
 def _of_chip(framework: Framework, python: PythonEnvironment, family: str | None) -> Iterator[Finding]:

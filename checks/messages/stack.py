@@ -77,6 +77,17 @@ CHIP_SINCE = {
     )
     for name in _FRAMEWORKS
 }
+CHIP_NOT_LISTED = {
+    name: Message(
+        f"stack.{name}/chip-not-listed",
+        summary="{title} on {family} chips: not in the tables of {as_of}",
+        detail="{named} Whether it runs here is unknown.",
+        severity=Severity.INFO,
+    )
+    for name in _FRAMEWORKS
+}
+NAMED = Sentence("Its documents name {families}.")
+NONE_NAMED = Sentence("The tables name no chip for it.")
 NO_NOTE = Sentence("The published list of supported chips does not name it.")
 
 # stack.operators

@@ -150,6 +150,33 @@ def test_a_release_that_no_table_names_is_said_to_be_unknown(name: str, version:
     assert (result.status, [one.code for one in result.findings]) == (Status.OK, [f"stack.{name}/not-listed"])
 
 
+PRODUCTS = {
+    **{"910": "atlas-800-9000", "A2": "atlas-800t-a2-910b3", "A3": "atlas-800t-a3"},
+    **{"310P": "atlas-300i-duo", "950": "atlas-350-950pr"},
+}
+
+
+@pytest.mark.parametrize("family", PRODUCTS)
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_chip_is_supported_or_not_or_said_to_be_unknown(name: str, family: str, tmp_path: Path) -> None:
+    table = knowledge.stacks()
+    framework = table.framework(name)
+    support = table.chip(framework.package, family)
+    node = f"product = '{PRODUCTS[family]}'\n" + packages(**{framework.package: "99.1"})
+    result = told(node, tmp_path)[f"stack.{name}"]
+    codes = [one.code.partition("/")[2] for one in result.findings]
+    assert ("chip" in codes) == (support is not None and not support.supported)
+    assert ("chip-not-listed" in codes) == (support is None)
+    assert (result.status is Status.OK) == (support is None or support.supported)
+
+
+def test_what_is_known_of_other_chips_is_said(tmp_path: Path) -> None:
+    node = f"product = '{PRODUCTS['310P']}'\n" + packages(verl="0.9.0")
+    finding = told(node, tmp_path)["stack.verl"].findings[0]
+    assert finding.summary.startswith("verl on 310P chips: not in the tables of ")
+    assert finding.detail == "Its documents name A2, A3, 950. Whether it runs here is unknown."
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_pair_says_that_it_does_not_know_a_release(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["knowledge", "pair", "--for", f"{name}=99.0"]) == 1
