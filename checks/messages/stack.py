@@ -45,7 +45,7 @@ NOT_LISTED = {
     name: Message(
         f"stack.{name}/not-listed",
         summary="{title} {release}: not in the tables of {as_of}",
-        detail="It is a build from source, or older or newer than the tables. The releases that it requires are unknown.",
+        detail="It is a build from source, or older or newer than the tables. What it requires is unknown.",
         severity=Severity.INFO,
     )
     for name in _FRAMEWORKS

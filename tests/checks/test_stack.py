@@ -151,8 +151,11 @@ def test_a_release_that_no_table_names_is_said_to_be_unknown(name: str, version:
 
 
 PRODUCTS = {
-    **{"910": "atlas-800-9000", "A2": "atlas-800t-a2-910b3", "A3": "atlas-800t-a3"},
-    **{"310P": "atlas-300i-duo", "950": "atlas-350-950pr"},
+    "910": "atlas-800-9000",
+    "A2": "atlas-800t-a2-910b3",
+    "A3": "atlas-800t-a3",
+    "310P": "atlas-300i-duo",
+    "950": "atlas-350-950pr",
 }
 
 

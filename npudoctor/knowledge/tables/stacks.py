@@ -68,7 +68,7 @@ class FrameworkRelease:
     note: str | None = None
 
     def speaks_of(self, version: str) -> bool:
-        """Whether the row is of this release, in any spelling: by its name, by its train, or because it is of every one.
+        """Whether the row is of this release, in any spelling: by its name, by its train, or by `*`.
 
         A build from source between two releases (0.9.4.dev0) is of no train.
         """
