@@ -74,6 +74,21 @@ mindspeed = _check_of("mindspeed", "mindspeed", "MindSpeed")
 ms_swift = _check_of("ms-swift", "ms-swift", "ms-swift")
 
 
+@check("stack.site", explained_by=_EXPLAINED_BY, requires=(SoftwareStack,))
+def site(python: PythonEnvironment, cann: Cann | None, cards: Chips | None, options: Options) -> Iterator[Finding]:
+    """Releases of frameworks that the site added match.
+
+    Files in /etc/npudoctor/knowledge.d add frameworks to those that are built in, with their releases and chips. Each
+    is judged as a built-in one is: where it is installed, or asked for by --for.
+    """
+    added = [one for one in knowledge.stacks().frameworks if one.name not in messages.MISMATCH]
+    here = [one for one in added if one.package in python.distributions or one.name in options.frameworks]
+    if not here:
+        raise NotApplicable(messages.NONE_OF_THE_SITE.text())
+    for one in here:
+        yield from _check_of(one.name, one.package, one.title)(python, cann, cards, options)
+
+
 def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:
     """That nothing is known of the framework on these chips; it may run there or not."""
     table, family = knowledge.stacks(), cards.family if cards is not None else None

@@ -12,7 +12,18 @@ _FRAMEWORKS = (
     "mindie",
     "mindspeed",
     "ms-swift",
+    "site",
 )
+
+
+class _ByFramework(dict[str, Message]):
+    """Messages by framework; those of a framework that a site added are the messages of stack.site."""
+
+    def __missing__(self, name: str) -> Message:
+        return self["site"]
+
+
+NONE_OF_THE_SITE = Sentence("no framework that the site added is installed in this Python")
 
 NOT_INSTALLED = Sentence("{title} not installed in this Python")
 AGAIN = Sentence("again: installs the torch that it requires, where the line before replaced it")
@@ -86,6 +97,9 @@ CHIP_NOT_LISTED = {
     )
     for name in _FRAMEWORKS
 }
+MISMATCH, NOT_LISTED, REQUIRED, CHIP, CHIP_SINCE, CHIP_NOT_LISTED = map(
+    _ByFramework, (MISMATCH, NOT_LISTED, REQUIRED, CHIP, CHIP_SINCE, CHIP_NOT_LISTED)
+)
 NAMED = Sentence("Its documents name {families}.")
 NONE_NAMED = Sentence("The tables name no chip for it.")
 NO_NOTE = Sentence("The published list of supported chips does not name it.")

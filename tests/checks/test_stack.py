@@ -49,7 +49,7 @@ NODE = "product = 'atlas-800t-a2-910b3'\ncann = { version = '8.3.RC2' }\n"
 
 def test_every_framework_of_the_table_has_a_check_and_the_other_way_round() -> None:
     checks = {name.partition(".")[2] for name in plugins.load().checks if name.startswith("stack.")}
-    assert checks - {"operators", "service-port", "working-folder"} == set(FRAMEWORKS)
+    assert checks - {"operators", "service-port", "site", "working-folder"} == set(FRAMEWORKS)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

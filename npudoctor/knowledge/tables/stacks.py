@@ -161,9 +161,20 @@ def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
 
 
 def load(combinations: Combinations) -> Stacks:
-    """Read stacks.json."""
+    """Read stacks.json; of a release of vllm-ascend that both tables have, the row that a site wrote counts."""
     data = table.read("stacks")
-    return table.record_of(Stacks, data, releases=[*_of_vllm_ascend(combinations), *data["releases"]])
+    rows, stacks = data["releases"], list(_of_vllm_ascend(combinations))
+    named = {spelling(one.release) for one in stacks}
+    both = [row for row in rows if row["framework"] == _IN_COMBINATIONS and spelling(row["release"]) in named]
+    if both:
+        ours = table.ours("stacks")["releases"]
+        rows = [row for row in rows if row not in both or row not in ours]
+        by_the_site = {spelling(row["release"]) for row in both if row not in ours}
+        stacks = [one for one in stacks if spelling(one.release) not in by_the_site]
+    return table.record_of(Stacks, data, releases=[*stacks, *rows])
+
+
+_IN_COMBINATIONS = "vllm-ascend"
 
 
 def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:
@@ -177,7 +188,7 @@ def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:
             "python": stack.python,
         }
         yield FrameworkRelease(
-            framework="vllm-ascend",
+            framework=_IN_COMBINATIONS,
             release=wheel(stack.vllm_ascend),
             requires={part: version for part, version in requires.items() if version},
             sources=(combinations.sources["stacks"],),
