@@ -13,37 +13,6 @@ from tests.cli.conftest import Command
 FRAMEWORKS = [framework.name for framework in knowledge.stacks().frameworks]
 
 
-@pytest.mark.parametrize("node", ["new-node", "healthy-910a", "bare-host"])
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_one_pair_is_proposed_for_a_framework(npudoctor: Command, name: str, node: str) -> None:
-    report = npudoctor("check", "python", "stack", "--for", name, "--simulate", node, "--json").json
-    found = {one["check"]: one["findings"] for one in report["results"]}
-    judged = [*found["python.pairing"], *found["python.cann-pairing"]]
-    offers = [one["fix"]["params"] for one in judged if one["fix"]]
-    asked = " ".join(command for one in found[f"stack.{name}"] for command in one["commands"])
-    for part, wanted in re.findall(r"\b(torch|torch_npu)==([\w.]+)", asked):
-        for params in offers:
-            assert not params or params[part] == wanted
-
-
-def test_new_node_for_vllm_ascend(npudoctor: Command) -> None:
-    report = npudoctor("check", "--for", "vllm-ascend", "--simulate", "new-node", "--json").json
-    pairing = next(one for one in report["results"] if one["check"] == "python.pairing")["findings"][0]
-    assert pairing["fix"]["params"] == {"torch": "2.5.1", "torch_npu": "2.5.1.post1"}
-    assert "vLLM Ascend 0.9.1" in pairing["hint"]
-
-
-def test_the_fix_of_the_pair_leaves_only_the_framework_to_install(npudoctor: Command, tmp_path: Path) -> None:
-    node = ("--simulate", "new-node", "--state", str(tmp_path / "node"))
-    shown = npudoctor("check", "--for", "vllm-ascend", *node).out
-    assert "$ npudoctor fix python.install-pair --simulate new-node" in shown and " --for vllm-ascend" in shown
-    assert npudoctor("fix", "python.install-pair", "--for", "vllm-ascend", "--yes", *node).code == 0
-    report = npudoctor("check", "--for", "vllm-ascend", "--json", *node).json
-    found = {one["check"]: one for one in report["results"]}
-    assert found["python.pairing"]["status"] == "ok"
-    assert found["stack.vllm-ascend"]["findings"][0]["commands"][0].endswith("pip install vllm-ascend==0.9.1")
-
-
 @pytest.mark.parametrize(
     ("text", "name"),
     [
@@ -77,3 +46,34 @@ def test_a_name_that_is_near_to_none_lists_those_that_are_known(npudoctor: Comma
 
 def test_a_release_may_follow_two_equals_signs(npudoctor: Command) -> None:
     assert npudoctor("knowledge", "pair", "--for", "VeRL==0.8.0").out.startswith("verl 0.8.0\n")
+
+
+@pytest.mark.parametrize("node", ["new-node", "healthy-910a", "bare-host"])
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_one_pair_is_proposed_for_a_framework(npudoctor: Command, name: str, node: str) -> None:
+    report = npudoctor("check", "python", "stack", "--for", name, "--simulate", node, "--json").json
+    found = {one["check"]: one["findings"] for one in report["results"]}
+    judged = [*found["python.pairing"], *found["python.cann-pairing"]]
+    offers = [one["fix"]["params"] for one in judged if one["fix"]]
+    asked = " ".join(command for one in found[f"stack.{name}"] for command in one["commands"])
+    for part, wanted in re.findall(r"\b(torch|torch_npu)==([\w.]+)", asked):
+        for params in offers:
+            assert not params or params[part] == wanted
+
+
+def test_new_node_for_vllm_ascend(npudoctor: Command) -> None:
+    report = npudoctor("check", "--for", "vllm-ascend", "--simulate", "new-node", "--json").json
+    pairing = next(one for one in report["results"] if one["check"] == "python.pairing")["findings"][0]
+    assert pairing["fix"]["params"] == {"torch": "2.5.1", "torch_npu": "2.5.1.post1"}
+    assert "vLLM Ascend 0.9.1" in pairing["hint"]
+
+
+def test_the_fix_of_the_pair_leaves_only_the_framework_to_install(npudoctor: Command, tmp_path: Path) -> None:
+    node = ("--simulate", "new-node", "--state", str(tmp_path / "node"))
+    shown = npudoctor("check", "--for", "vllm-ascend", *node).out
+    assert "$ npudoctor fix python.install-pair --simulate new-node" in shown and " --for vllm-ascend" in shown
+    assert npudoctor("fix", "python.install-pair", "--for", "vllm-ascend", "--yes", *node).code == 0
+    report = npudoctor("check", "--for", "vllm-ascend", "--json", *node).json
+    found = {one["check"]: one for one in report["results"]}
+    assert found["python.pairing"]["status"] == "ok"
+    assert found["stack.vllm-ascend"]["findings"][0]["commands"][0].endswith("pip install vllm-ascend==0.9.1")

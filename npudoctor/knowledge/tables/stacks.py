@@ -6,7 +6,7 @@ The releases of vllm-ascend are in combinations.json, where a site may already h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from npudoctor.knowledge import table
@@ -17,20 +17,20 @@ from npudoctor.records import record
 
 @record(frozen=True, kw_only=True)
 class Framework:
-    """A framework: `package` is the Python distribution, `brings` those that belong to the same release.
+    """A framework: `package` is the Python distribution, `brings` those that belong to the same release, `also_called`
+    other names that people use.
 
     Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
     `serves_as` are the commands and modules that start a service, whose option --port names where it listens.
-    `also_called` are other names that people use for it.
     """
 
     name: str
     title: str
+    also_called: tuple[str, ...] = ()
     package: str
     brings: tuple[str, ...] = ()
     in_package_index: bool = True
     serves_as: tuple[str, ...] = ()
-    also_called: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
     @property
@@ -42,7 +42,7 @@ class Framework:
 class UnknownFramework(ValueError):
     """A name that no framework of the table has, with those that may be meant and those that are known."""
 
-    def __init__(self, name: str, known: Sequence[Framework]) -> None:
+    def __init__(self, name: str, known: tuple[Framework, ...]) -> None:
         import difflib  # costs a millisecond that only a mistake should pay
 
         wanted = _letters(name)
