@@ -74,18 +74,7 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
     if cuda_build(python) is not None:
         raise Unavailable(messages.TORCH_IS_CUDA.text(), blocked_by="python.torch")
     yield from _triton(python)
-    for package in knowledge.layout().cuda_packages:
-        name = package.distribution
-        if name in python.distributions:
-            version = python.distributions[name].version
-            yield messages.CUDA_ONLY.finding(
-                subject="python",
-                package=name,
-                version=version,
-                detail=messages.CUDA_ONLY_NOTE.text(note=package.note) if package.note else None,
-                commands=(f"{python.executable} -m pip uninstall {name}",),
-                evidence=(Evidence(source=python.executable, expected="not installed", actual=f"{name} {version}"),),
-            )
+    yield from _for_cuda(python)
     yield from _of_another_torch(python)
     accelerate = python.distributions.get("accelerate")
     if accelerate is not None and is_older(accelerate.version, _ACCELERATE_FROM):
@@ -97,6 +86,33 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
             evidence=(
                 Evidence(source=python.executable, expected=f">= {_ACCELERATE_FROM}", actual=accelerate.version),
             ),
+        )
+
+
+def _for_cuda(python: PythonEnvironment) -> Iterator[Finding]:
+    """Packages for CUDA: each that a library imports if it finds it, and in one finding the rest."""
+    versions = {name: one.version for name, one in python.distributions.items()}
+    unused: dict[str, str] = {}
+    for package in knowledge.layout().cuda_packages:
+        found = package.find_in(versions)
+        if package.harmless:
+            unused |= found
+            continue
+        for name, version in found.items():
+            yield messages.CUDA_ONLY.finding(
+                subject="python",
+                package=name,
+                version=version,
+                detail=messages.CUDA_ONLY_NOTE.text(note=package.note) if package.note else None,
+                commands=(f"{python.executable} -m pip uninstall {name}",),
+                evidence=(Evidence(source=python.executable, expected="not installed", actual=f"{name} {version}"),),
+            )
+    if unused:
+        yield messages.CUDA_UNUSED.finding(
+            subject="python",
+            packages=sorted(unused),
+            commands=(f"{python.executable} -m pip uninstall {' '.join(sorted(unused))}",),
+            evidence=(Evidence(source=python.executable, actual=", ".join(map(" ".join, sorted(unused.items())))),),
         )
 
 

@@ -48,6 +48,7 @@ def _check_of(name: str, package: str, title: str) -> Check:
         if package not in python.distributions and name not in options.frameworks:
             raise NotApplicable(messages.NOT_INSTALLED.text(title=title))
         framework = knowledge.stacks().framework(name)
+        yield from _of_unnamed_chip(framework, cards)
         family = cards.family if cards is not None else None
         yield from _of_chip(framework, python, family)
         yield from _of_releases(framework, python, cann)
@@ -280,4 +281,34 @@ def service_port_is_free(
     if ports is not None and not ports.automatic and service.port in ports.certain:
         yield messages.PORT_OF_HCCL.finding(
             title=service.title, pid=service.pid, port=service.port, ports=ports.certain, evidence=evidence
+        )
+
+
+@check("stack.site", explained_by=_EXPLAINED_BY, requires=(SoftwareStack,))
+def site(python: PythonEnvironment, cann: Cann | None, cards: Chips | None, options: Options) -> Iterator[Finding]:
+    """Releases of frameworks that the site added match.
+
+    Files in /etc/npudoctor/knowledge.d add frameworks to those that are built in, with their releases and chips. Each
+    is judged as a built-in one is: where it is installed, or asked for by --for.
+    """
+    added = [one for one in knowledge.stacks().frameworks if one.name not in messages.MISMATCH]
+    here = [one for one in added if one.package in python.distributions or one.name in options.frameworks]
+    if not here:
+        raise NotApplicable(messages.NONE_OF_THE_SITE.text())
+    for one in here:
+        yield from _check_of(one.name, one.package, one.title)(python, cann, cards, options)
+
+
+def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:
+    """That nothing is known of the framework on these chips; it may run there or not."""
+    table, family = knowledge.stacks(), cards.family if cards is not None else None
+    if family is not None and table.chip(framework.package, family) is None:
+        named = [row.family for row in table.chips if row.package == framework.package and row.supported]
+        yield messages.CHIP_NOT_LISTED[framework.name].finding(
+            subject="python",
+            title=framework.title,
+            family=family,
+            as_of=table.as_of,
+            named=messages.NAMED.text(families=named) if named else messages.NONE_NAMED.text(),
+            links=framework.sources,
         )

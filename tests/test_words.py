@@ -113,6 +113,7 @@ BARE = re.compile(
 )
 """A participle or adjective as the whole name of a function, which does not say what the function does or gives."""
 NAMED_BY_OTHERS = {
+    "__missing__": "the standard library's dict asks for it",
     "fresh": "fixes of plug-ins call it on a host since version 0.1",
     "readable": "the standard library's io asks for it",
 }

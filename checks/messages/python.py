@@ -219,6 +219,13 @@ CUDA_ONLY = Message(
     severity=Severity.WARNING,
 )
 CUDA_ONLY_NOTE = Sentence("Its kernels run on CUDA only. {note}")
+CUDA_UNUSED = Message(
+    "python.conflicts/cuda-unused",
+    summary="Packages for CUDA, not used on an NPU: {packages}",
+    detail="They take disk space and disturb nothing: libraries that run on the NPU do not import them.",
+    hint="Uninstall them, unless a program of yours requires one.",
+    severity=Severity.INFO,
+)
 OF_ANOTHER_TORCH = Message(
     "python.conflicts/another-torch",
     summary="{package} {version} requires torch {required}; found {torch}",

@@ -12,7 +12,18 @@ _FRAMEWORKS = (
     "mindie",
     "mindspeed",
     "ms-swift",
+    "site",
 )
+
+
+class _ByFramework(dict[str, Message]):
+    """Messages by framework; those of a framework that a site added are the messages of stack.site."""
+
+    def __missing__(self, name: str) -> Message:
+        return self["site"]
+
+
+NONE_OF_THE_SITE = Sentence("no framework that the site added is installed in this Python")
 
 NOT_INSTALLED = Sentence("{title} not installed in this Python")
 AGAIN = Sentence("again: installs the torch that it requires, where the line before replaced it")
@@ -45,7 +56,7 @@ NOT_LISTED = {
     name: Message(
         f"stack.{name}/not-listed",
         summary="{title} {release}: not in the tables of {as_of}",
-        detail="It is a build from source, or newer than the tables. The releases that it requires are unknown.",
+        detail="It is a build from source, or older or newer than the tables. What it requires is unknown.",
         severity=Severity.INFO,
     )
     for name in _FRAMEWORKS
@@ -77,6 +88,20 @@ CHIP_SINCE = {
     )
     for name in _FRAMEWORKS
 }
+CHIP_NOT_LISTED = {
+    name: Message(
+        f"stack.{name}/chip-not-listed",
+        summary="{title} on {family} chips: not in the tables of {as_of}",
+        detail="{named} Whether it runs here is unknown.",
+        severity=Severity.INFO,
+    )
+    for name in _FRAMEWORKS
+}
+MISMATCH, NOT_LISTED, REQUIRED, CHIP, CHIP_SINCE, CHIP_NOT_LISTED = map(
+    _ByFramework, (MISMATCH, NOT_LISTED, REQUIRED, CHIP, CHIP_SINCE, CHIP_NOT_LISTED)
+)
+NAMED = Sentence("Its documents name {families}.")
+NONE_NAMED = Sentence("The tables name no chip for it.")
 NO_NOTE = Sentence("The published list of supported chips does not name it.")
 
 # stack.operators

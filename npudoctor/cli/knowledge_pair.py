@@ -15,7 +15,7 @@ from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
 from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.knowledge.tables.compatibility import Compatibility
-from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
+from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease, UnknownFramework
 
 SHOWN = 6
 
@@ -209,19 +209,27 @@ def _framework(args: argparse.Namespace) -> int:
     """The published sets of a framework: of one release, else the newest that match the given versions."""
     name, _, version = (args.framework or f"vllm-ascend={args.vllm_ascend}").partition("=")
     table = knowledge.stacks()
-    known = [framework.name for framework in table.frameworks]
-    if name not in known:
-        raise UsageError(f"--for {name}: unknown framework; known are {', '.join(known)}")
-    framework = table.framework(name)
+    try:
+        framework = table.find(name)
+    except UnknownFramework as problem:
+        raise UsageError(f"--for: {problem}") from problem
+    version = version.lstrip("=").strip()
     here = {part: getattr(args, part) for part in ("cann", "python", "torch", "torch_npu") if getattr(args, part)}
-    found = [table.release(name, version)] if version else list(table.of(name))
+    found = [table.release(framework.name, version)] if version else list(table.of(framework.name))
     matching = [row for row in found if row is not None and all(_names(row, *pair) for pair in here.items())]
     rows = [
         {"release": row.release, "requires": dict(row.requires), "note": row.note, "sources": list(row.sources)}
         for row in matching[:SHOWN]
     ]
     chips = {row.family: row.supported for row in table.chips if row.package == framework.package}
-    answer = {"framework": name, "given": here, "as_of": table.as_of, "releases": rows, "chips": chips}
+    answer = {
+        "framework": framework.name,
+        "version": version or None,
+        "given": here,
+        "as_of": table.as_of,
+        "releases": rows,
+        "chips": chips,
+    }
     write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _framework_text(framework, answer))
     return 0 if rows else 1
 
@@ -234,7 +242,8 @@ def _names(row: FrameworkRelease, part: str, version: str) -> bool:
 
 def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
     given = ", ".join(f"{part.replace('_', '-')} {version}" for part, version in answer["given"].items())
-    lines = [] if answer["releases"] else [f"{framework.title}{' with ' + given if given else ''}: not in the tables"]
+    asked = f"{framework.title} {answer['version'] or ''}".rstrip() + (f" with {given}" if given else "")
+    lines = [] if answer["releases"] else [f"{asked}: not in the tables"]
     for row in answer["releases"]:
         lines += [f"{framework.title} {row['release']}"]
         lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]

@@ -125,11 +125,12 @@ def add_frameworks(parser: argparse.ArgumentParser) -> None:
 
 def _framework(name: str) -> str:
     from npudoctor import knowledge
+    from npudoctor.knowledge.tables.stacks import UnknownFramework
 
-    known = [framework.name for framework in knowledge.stacks().frameworks]
-    if name not in known:
-        raise argparse.ArgumentTypeError(f"unknown framework {name!r}; known are {', '.join(known)}")
-    return name
+    try:
+        return knowledge.stacks().find(name).name
+    except UnknownFramework as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from problem
 
 
 def words_of(args: argparse.Namespace) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -58,6 +58,9 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """What tells the rows of a list apart. Other parts of the tables are not a site's to change."""
+
+_PARTS = ("torch_npu", "cann", "driver", "python")
+"""What a release of a framework may require beside Python distributions, by their normalised names."""
 
 _PATTERNS = ("symptoms", "hints", "name_pattern")
 _LIMIT_BYTES = 4 << 20
@@ -120,10 +123,17 @@ def _site(folder: str, ours: Callable[[str], dict[str, Any]]) -> SiteRows:
         names = []
     except OSError as problem:
         return SiteRows({}, (f"{folder}: {problem.strerror}",))
+    said: dict[str, dict[str, Any]] = {}
     for name in names:
         path = f"{folder}/{name}"
         try:
-            found = dict(_rows_of(path, _read(path), ours))
+            said[path] = _read(path)
+        except SiteError as problem:
+            wrong.append(str(problem))
+    for path, file in said.items():
+        try:
+            found = dict(_rows_of(path, file, ours))
+            _must_have_effect(path, file, said.values(), ours)
         except SiteError as problem:
             wrong.append(str(problem))
             continue
@@ -171,6 +181,46 @@ def _rows_of(
             for number, row in enumerate(rows):
                 _validate(row, KEYS[table][part], builtin[part], builtin, f"{where}[{number}]")
             yield (table, part), tuple((source, row) for row in rows)
+
+
+def _must_have_effect(
+    path: str, file: dict[str, Any], said: Iterable[dict[str, Any]], ours: Callable[[str], dict[str, Any]]
+) -> None:
+    """Raise SiteError for a row of stacks that nothing reads: its framework, package, chip or part is in no table."""
+    if "stacks" not in file:
+        return
+    every = [ours("stacks"), *(each.get("stacks") for each in said)]
+    known, released = _objects_in(every, "frameworks"), _objects_in(every, "releases")
+    frameworks = {str(row.get("name")) for row in known}
+    packages = {str(row.get("package")) for row in known}
+    for names in (*(row.get("brings") for row in known), *(row.get("requires") for row in released)):
+        packages |= set(map(str, names)) if isinstance(names, (list, dict)) else set()
+    families = {row["id"] for row in ours("hardware")["families"]}
+    for number, row in enumerate(file["stacks"].get("releases", ())):
+        where = f"{path}: stacks.releases[{number}]"
+        _must_be_known(f"{where}: framework", row["framework"], frameworks)
+        for part, version in row.get("requires", {}).items():
+            normalised = re.sub(r"[-_.]+", "-", part).lower()
+            if part not in _PARTS and part != normalised:
+                wanted = next((each for each in _PARTS if each.replace("_", "-") == normalised), normalised)
+                raise SiteError(f"{where}: requires: {part}: no such part; did you mean {wanted}?")
+            if not isinstance(version, str):
+                raise SiteError(f"{where}: requires: {part}: expected text, found {_kind(version)}")
+    for number, row in enumerate(file["stacks"].get("chips", ())):
+        where = f"{path}: stacks.chips[{number}]"
+        _must_be_known(f"{where}: package", row["package"], packages)
+        _must_be_known(f"{where}: family", row["family"], families)
+
+
+def _objects_in(tables: list[Any], part: str) -> list[dict[str, Any]]:
+    """The rows of a list in some tables, of which those of a site may be anything."""
+    lists = [table[part] for table in tables if isinstance(table, dict) and isinstance(table.get(part), list)]
+    return [row for rows in lists for row in rows if isinstance(row, dict)]
+
+
+def _must_be_known(where: str, name: str, known: set[str]) -> None:
+    if name not in known:
+        raise SiteError(f"{where}: the row has no effect: {name!r} is none of {', '.join(sorted(known))}")
 
 
 def _validate(

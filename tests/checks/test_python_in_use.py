@@ -332,6 +332,9 @@ def test_usual_packages_do_not_disturb(node: Nodes) -> None:
             "triton 3.1.0 conflicts with triton-ascend 3.2.0",
         ),
         ({"xformers": "0.0.28"}, "cuda-only", "xformers 0.0.28 requires CUDA"),
+        ({"autoawq": "0.2.9"}, "cuda-only", "autoawq 0.2.9 requires CUDA"),
+        ({"auto_gptq": "0.7.1"}, "cuda-only", "auto-gptq 0.7.1 requires CUDA"),
+        ({"apex": "0.1"}, "cuda-only", "apex 0.1 requires CUDA"),
         ({"accelerate": "0.24.1"}, "accelerate", "accelerate 0.24.1 is too old: NPU support requires 0.25.0"),
     ],
 )
@@ -339,6 +342,45 @@ def test_packages_for_cuda_are_a_warning(node: Nodes, packages: dict[str, str], 
     finding = one(node(python={"packages": packages}).check("python.conflicts"))
     assert finding.severity is Severity.WARNING
     assert (finding.code, finding.summary) == (f"python.conflicts/{code}", summary)
+
+
+def test_packages_for_cuda_that_nothing_imports_are_one_information(node: Nodes) -> None:
+    unused = {
+        "nvidia-cublas-cu12": "12.8.4.1",
+        "nvidia-cuda-runtime": "13.0.48",
+        "nvidia-nccl-cu12": "2.27.3",
+        "cupy-cuda12x": "13.6.0",
+        "tensorrt_cu12": "10.3.0",
+        "onnxruntime-gpu": "1.22.0",
+        "mxnet-cu112": "1.9.1",
+        "flash-mla": "1.0",
+        "vllm-flash-attn": "2.6.2",
+        "paddlepaddle-gpu": "3.0.0",
+        "faiss-gpu-cu12": "1.12.0",
+    }
+    result = node(python={"packages": unused}).check("python.conflicts")
+    assert result.status is Status.OK
+    finding = one(result)
+    assert (finding.code, finding.severity) == ("python.conflicts/cuda-unused", Severity.INFO)
+    assert finding.params["packages"] == sorted(name.replace("_", "-") for name in unused)
+    assert finding.commands[0].endswith(" vllm-flash-attn")
+
+
+def test_packages_that_run_on_an_npu_or_need_no_device_are_not_named(node: Nodes) -> None:
+    usual = {
+        "apex": "0.1+ascend",
+        "deepspeed": "0.17.1",
+        "deep-ep": "1.0.0",
+        "sgl-kernel-npu": "2026.2.1",
+        "nvidia-ml-py": "13.580.65",
+        "onnxruntime-cann": "1.22.0",
+        "flash-linear-attention": "0.3.2",
+        "liger-kernel": "0.6.0",
+        "gptqmodel": "4.0.0",
+        "torchao": "0.13.0",
+        "pynvml": "12.0.0",
+    }
+    assert node(python={"packages": usual}).check("python.conflicts").findings == ()
 
 
 def test_what_a_cuda_torch_brings_is_its_own_fault(node: Nodes) -> None:

@@ -43,7 +43,8 @@ NODE = "product = 'atlas-800t-a2-910b3'\ncann = { version = '8.3.RC2' }\n"
 
 def test_every_framework_of_the_table_has_a_check_and_the_other_way_round() -> None:
     checks = {name.partition(".")[2] for name in plugins.load().checks if name.startswith("stack.")}
-    assert checks - {"cache-folders", "operators", "service-port", "working-folder"} == set(FRAMEWORKS)
+    others = {"cache-folders", "operators", "service-port", "site", "working-folder"}
+    assert checks - others == set(FRAMEWORKS)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -112,6 +113,72 @@ def test_the_smallest_change_comes_in_the_order_of_installation(tmp_path: Path) 
 def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
     result = told(NODE + packages(vllm="0.11.0", vllm_ascend="0.1.dev1+g3ab12cd"), tmp_path)["stack.vllm-ascend"]
     assert (result.status, [one.code for one in result.findings]) == (Status.OK, ["stack.vllm-ascend/not-listed"])
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "release"),
+    [
+        *(("sglang", "99.1", None), ("sglang", "0.0.7", None), ("sglang", "0.4.6", None)),
+        *(("llamafactory", "99.1", None), ("llamafactory", "0.9.4", "0.9.4"), ("llamafactory", "0.9.4.dev0", None)),
+        *(("sglang", "0.5.1", "0.5.1.*"), ("sglang", "0.5.10rc0", "0.5.10.*"), ("sglang", "0.5.8.post1", "0.5.8.*")),
+        *(("sglang", "0.5.6.post1", "0.5.6.*"), ("sglang", "0.5.6.post2", "0.5.6.post2")),
+        *(("sglang", "0.5.12.post2.dev434+gb13d3d18c", None), ("ms-swift", "4.5", "4.5.*")),
+        *(("mindie", "2.2.RC1", "2.2rc1"), ("mindie", "2.2.rc1", "2.2rc1"), ("mindie", "v2.2-rc1", "2.2rc1")),
+        *(("mindie", "2.2", None), ("mindie", "2.2.RC11", None), ("vllm-ascend", "0.7.3-post1", "0.7.3.post1")),
+        *(
+            ("vllm-ascend", "0.11.0.rc1", "0.11.0rc1"),
+            ("lmdeploy", "0.12.0", "0.12.0"),
+            ("lmdeploy", "0.12.3", "0.12.*"),
+        ),
+    ],
+)
+def test_a_release_has_its_own_row_in_any_spelling_or_none(name: str, version: str, release: str | None) -> None:
+    row = knowledge.stacks().release(name, version)
+    assert (row.release if row is not None else None) == release
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("version", ["99.1", "0.0.7"])
+def test_a_release_that_no_table_names_is_said_to_be_unknown(name: str, version: str, tmp_path: Path) -> None:
+    package = knowledge.stacks().framework(name).package
+    result = told(NODE + packages(**{package: version}), tmp_path)[f"stack.{name}"]
+    assert (result.status, [one.code for one in result.findings]) == (Status.OK, [f"stack.{name}/not-listed"])
+
+
+PRODUCTS = {
+    "910": "atlas-800-9000",
+    "A2": "atlas-800t-a2-910b3",
+    "A3": "atlas-800t-a3",
+    "310P": "atlas-300i-duo",
+    "950": "atlas-350-950pr",
+}
+
+
+@pytest.mark.parametrize("family", PRODUCTS)
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_chip_is_supported_or_not_or_said_to_be_unknown(name: str, family: str, tmp_path: Path) -> None:
+    table = knowledge.stacks()
+    framework = table.framework(name)
+    support = table.chip(framework.package, family)
+    node = f"product = '{PRODUCTS[family]}'\n" + packages(**{framework.package: "99.1"})
+    result = told(node, tmp_path)[f"stack.{name}"]
+    codes = [one.code.partition("/")[2] for one in result.findings]
+    assert ("chip" in codes) == (support is not None and not support.supported)
+    assert ("chip-not-listed" in codes) == (support is None)
+    assert (result.status is Status.OK) == (support is None or support.supported)
+
+
+def test_what_is_known_of_other_chips_is_said(tmp_path: Path) -> None:
+    node = f"product = '{PRODUCTS['310P']}'\n" + packages(verl="0.9.0")
+    finding = told(node, tmp_path)["stack.verl"].findings[0]
+    assert finding.summary.startswith("verl on 310P chips: not in the tables of ")
+    assert finding.detail == "Its documents name A2, A3, 950. Whether it runs here is unknown."
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_pair_says_that_it_does_not_know_a_release(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["knowledge", "pair", "--for", f"{name}=99.0"]) == 1
+    assert capsys.readouterr().out.startswith(f"{knowledge.stacks().framework(name).title} 99.0: not in the tables\n")
 
 
 @pytest.mark.parametrize(

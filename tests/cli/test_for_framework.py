@@ -13,6 +13,41 @@ from tests.cli.conftest import Command
 FRAMEWORKS = [framework.name for framework in knowledge.stacks().frameworks]
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *(("LLaMA-Factory", "llamafactory"), ("llama_factory", "llamafactory"), ("vllm_ascend", "vllm-ascend")),
+        *(("vLLM Ascend", "vllm-ascend"), ("MindIE", "mindie"), ("mindie-llm", "mindie"), ("ms_swift", "ms-swift")),
+        *(("swift", "ms-swift"), ("SGLang", "sglang"), ("VERL", "verl")),
+    ],
+)
+def test_a_framework_is_known_in_every_spelling(npudoctor: Command, text: str, name: str) -> None:
+    report = npudoctor("check", "stack", "--for", text, "--simulate", "new-node", "--json").json
+    found = {one["check"]: one["findings"] for one in report["results"]}
+    assert found[f"stack.{name}"][-1]["summary"].split(" not installed")[0] == knowledge.stacks().find(text).title
+    assert npudoctor("knowledge", "pair", "--for", text, "--json").json["framework"] == name
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("vllm", "vllm-ascend"), ("swft", "ms-swift"), ("MindSpeed-LLM", "mindspeed"), ("llama", "llamafactory")],
+)
+@pytest.mark.parametrize("words", [("knowledge", "pair"), ("check", "--simulate", "new-node")])
+def test_a_near_name_is_suggested(npudoctor: Command, words: tuple[str, ...], text: str, meant: str) -> None:
+    answer = npudoctor(*words, "--for", text)
+    assert answer.code == 2
+    assert f"unknown framework '{text}'; did you mean {meant}" in answer.err
+
+
+def test_a_name_that_is_near_to_none_lists_those_that_are_known(npudoctor: Command) -> None:
+    said = npudoctor("knowledge", "pair", "--for", "torch-npu").err
+    assert "unknown framework 'torch-npu'; known are vllm-ascend, verl" in said
+
+
+def test_a_release_may_follow_two_equals_signs(npudoctor: Command) -> None:
+    assert npudoctor("knowledge", "pair", "--for", "VeRL==0.8.0").out.startswith("verl 0.8.0\n")
+
+
 @pytest.mark.parametrize("node", ["new-node", "healthy-910a", "bare-host"])
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_one_pair_is_proposed_for_a_framework(npudoctor: Command, name: str, node: str) -> None:

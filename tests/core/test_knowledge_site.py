@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from npudoctor import knowledge, plugins
+from npudoctor.findings import Severity, Status
 from npudoctor.knowledge import table
 from npudoctor.knowledge.site import KEYS
 from npudoctor.knowledge.tables import compatibility as releases
 from npudoctor.knowledge.tables import pitfalls as symptoms
+from npudoctor.sim import machine, scenario
+from npudoctor.testing import run
 
 Write = Callable[..., Path]
 SCHEMA = "npudoctor.knowledge/1"
@@ -108,6 +111,126 @@ def test_a_bad_file_is_named_and_counts_for_nothing(write: Write, said: dict[str
     assert problems[0].startswith(str(path))
     assert words in problems[0]
     assert releases.load().release("2.7.1.post99") is not None
+
+
+@pytest.fixture
+def stacks(write: Write) -> Iterator[Write]:
+    """Writes a site's file, and forgets the frameworks that were read before and are read meanwhile."""
+
+    def forget() -> None:
+        knowledge.stacks.cache_clear()
+        knowledge.combinations.cache_clear()
+
+    def written(name: str = "site.json", **said: Any) -> Path:
+        forget()
+        return write(name, **said)
+
+    yield written
+    forget()
+
+
+FORMERS: dict[str, Any] = {
+    "frameworks": [{"name": "mindformers", "title": "MindFormers", "package": "mindformers", "brings": []}],
+    "releases": [
+        {"framework": "mindformers", "release": "1.5.0", "requires": {"mindspore": "2.6.0rc1", "cann": "8.1.RC1"}}
+    ],
+    "chips": [{"package": "mindformers", "family": "A2", "supported": True}],
+}
+NODE: dict[str, Any] = {"product": "atlas-800t-a2-910b3", "cann": {"version": "8.1.RC1"}}
+
+
+def judged(frameworks: tuple[str, ...] = (), **packages: str) -> Any:
+    said = {**NODE, "python": {"version": "3.11.13", "packages": packages}}
+    host = machine.build(scenario.parse(said, "node"), "node")
+    return {one.check: one for one in run(host, "stack", frameworks=frameworks).results}["stack.site"]
+
+
+def test_a_framework_that_the_site_adds_is_judged(stacks: Write) -> None:
+    stacks(stacks=FORMERS)
+    assert judged().status is Status.SKIPPED
+    assert judged(mindformers="1.5.0", mindspore="2.6.0rc1").findings == ()
+    [mismatch] = judged(mindformers="1.5.0", mindspore="2.7.1").findings
+    assert (mismatch.code, mismatch.severity) == ("stack.site/mismatch", Severity.ERROR)
+    assert mismatch.summary == "MindFormers 1.5.0 requires mindspore 2.6.0rc1; found mindspore 2.7.1"
+    [unknown] = judged(mindformers="77.0").findings
+    assert unknown.code == "stack.site/not-listed"
+    [required] = judged(frameworks=("mindformers",), mindspore="2.6.0rc1").findings
+    assert (required.code, required.severity) == ("stack.site/required", Severity.ERROR)
+    assert required.commands[-1].endswith("pip install mindformers==1.5.0")
+
+
+def test_a_chip_that_the_site_excludes_is_an_error(stacks: Write) -> None:
+    stacks(stacks={**FORMERS, "chips": [{**FORMERS["chips"][0], "supported": False, "note": "Not here."}]})
+    assert judged(mindformers="1.5.0", mindspore="2.6.0rc1").findings[0].code == "stack.site/chip"
+
+
+@pytest.mark.parametrize("version", ["0.11.0", "0.11.0rc1", "0.26.0rc1", "77.0"])
+def test_a_release_of_vllm_ascend_that_the_site_writes_counts(stacks: Write, version: str) -> None:
+    requires = {"vllm": "0.11.0", "cann": "9.9.9"}
+    stacks(stacks={"releases": [{"framework": "vllm-ascend", "release": version, "requires": requires}]})
+    rows = [row for row in knowledge.stacks().of("vllm-ascend") if row.speaks_of(version)]
+    assert [row.requires for row in rows] == [requires]
+
+
+def test_a_combination_that_the_site_writes_counts_before_a_built_in_release(stacks: Write) -> None:
+    known = {"vllm": "v0.26.0", "python": ">=3.10", "torch": "2.10.0", "torch_npu": "2.10.0.post4"}
+    stacks(combinations={"stacks": [{**known, "vllm_ascend": "v0.26.0rc1", "cann": "9.9.9"}]})
+    row = knowledge.stacks().release("vllm-ascend", "0.26.0rc1")
+    assert row is not None
+    assert row.requires["cann"] == "9.9.9"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            {"releases": [{"framework": "mindformer", "release": "1", "requires": {}}]},
+            "stacks.releases[0]: framework: the row has no effect: 'mindformer' is none of ",
+        ),
+        (
+            {"releases": [{"framework": "verl", "release": "1", "requires": {"CANN": "8.5.0"}}]},
+            "requires: CANN: no such part; did you mean cann?",
+        ),
+        (
+            {"releases": [{"framework": "verl", "release": "1", "requires": {"transformer_engine": "2"}}]},
+            "requires: transformer_engine: no such part; did you mean transformer-engine?",
+        ),
+        (
+            {"releases": [{"framework": "verl", "release": "1", "requires": {"cann": 8.5}}]},
+            "requires: cann: expected text, found number",
+        ),
+        (
+            {"chips": [{"package": "mindformers", "family": "A2", "supported": True}]},
+            "stacks.chips[0]: package: the row has no effect: 'mindformers' is none of ",
+        ),
+        (
+            {"chips": [{"package": "verl", "family": "910B", "supported": True}]},
+            "stacks.chips[0]: family: the row has no effect: '910B' is none of ",
+        ),
+    ],
+)
+def test_a_row_without_effect_is_a_mistake_of_its_file(stacks: Write, said: dict[str, Any], words: str) -> None:
+    path = stacks(stacks=said)
+    [problem] = table.site_problems()
+    assert problem.startswith(f"{path}: ")
+    assert words in problem
+    assert knowledge.stacks().release("verl", "1") is None
+
+
+def test_a_release_may_be_of_a_framework_in_another_file(stacks: Write) -> None:
+    stacks(name="20.json", stacks={"frameworks": FORMERS["frameworks"]})
+    stacks(name="10.json", stacks={"releases": FORMERS["releases"], "chips": FORMERS["chips"]})
+    assert table.site_problems() == ()
+    assert knowledge.stacks().release("mindformers", "1.5.0") is not None
+
+
+@pytest.mark.parametrize("bad", [5, {"frameworks": 5}, {"frameworks": [{"name": [], "brings": 5}], "releases": [7]}])
+def test_a_bad_file_beside_a_good_one_alone_is_named(stacks: Write, bad: Any) -> None:
+    stacks(name="10.json", stacks=FORMERS)
+    stacks(name="20.json", stacks=bad)
+    [problem] = table.site_problems()
+    assert "20.json: stacks" in problem
+    assert knowledge.stacks().find("MindFormers").name == "mindformers"
 
 
 def test_a_folder_that_others_can_write_is_refused(write: Write) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from npudoctor.knowledge import table
@@ -72,11 +73,25 @@ class WrittenFolder:
 
 @record(frozen=True, kw_only=True)
 class CudaPackage:
-    """A Python distribution whose kernels run on CUDA alone; `note` is a sentence: what is used on an NPU."""
+    """A Python distribution whose kernels run on CUDA alone; a `*` in its name stands for any text.
+
+    `note` is a sentence: who imports it, or what is used on an NPU. A `harmless` one is imported by no library that
+    runs on an NPU. A release with the text in `but`, in small letters, is a build for NPUs.
+    """
 
     distribution: str
     note: str | None = None
+    harmless: bool = False
+    but: str | None = None
     sources: tuple[str, ...] = ()
+
+    def find_in(self, versions: Mapping[str, str]) -> dict[str, str]:
+        """The installed distributions that it is of, by name, each with its version."""
+        if "*" in self.distribution:
+            found = [name for name in versions if fnmatchcase(name, self.distribution)]
+        else:
+            found = [self.distribution] if self.distribution in versions else []
+        return {name: versions[name] for name in found if self.but is None or self.but not in versions[name].lower()}
 
 
 @record(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from npudoctor.records import record
 
 @record(frozen=True, kw_only=True)
 class Framework:
-    """A framework: `package` is the Python distribution, `brings` those that belong to the same release.
+    """A framework: `package` is the Python distribution, `brings` those that belong to the same release, `also_called`
+    other names that people use.
 
     Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
     `serves_as` are the commands and modules that start a service, whose option --port names where it listens.
@@ -25,11 +26,31 @@ class Framework:
 
     name: str
     title: str
+    also_called: tuple[str, ...] = ()
     package: str
     brings: tuple[str, ...] = ()
     in_package_index: bool = True
     serves_as: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name by which a person may ask for it."""
+        return (self.name, self.title, self.package, *self.also_called)
+
+
+class UnknownFramework(ValueError):
+    """A name that no framework of the table has, with those that may be meant and those that are known."""
+
+    def __init__(self, name: str, known: tuple[Framework, ...]) -> None:
+        import difflib  # costs a millisecond that only a mistake should pay
+
+        wanted = _letters(name)
+        names = {_letters(each): one.name for one in known for each in (*one.names, *one.brings)}
+        inside = [one for each, one in names.items() if len(wanted) > 2 and (wanted in each or each in wanted)]
+        near = (*inside, *(names[each] for each in difflib.get_close_matches(wanted, names)))
+        meant = f"did you mean {' or '.join(list(dict.fromkeys(near))[:2])}? " if near else ""
+        super().__init__(f"unknown framework {name!r}; {meant}known are {', '.join(one.name for one in known)}")
 
 
 @record(frozen=True, kw_only=True)
@@ -47,9 +68,15 @@ class FrameworkRelease:
     note: str | None = None
 
     def speaks_of(self, version: str) -> bool:
-        """Whether the row is of this release: by its name, by its train, or because it is of every release."""
-        train = self.release.removesuffix("*")
-        return version == self.release or (train != self.release and version.startswith(train))
+        """Whether the row is of this release, in any spelling: by its name, by its train, or by `*`.
+
+        A build from source between two releases (0.9.4.dev0) is of no train.
+        """
+        here, wanted = spelling(version), spelling(self.release)
+        if not wanted.endswith("*"):
+            return here == wanted
+        train = re.escape(wanted.rstrip(".*"))
+        return not train or (".dev" not in here and re.match(rf"{train}(?!\d)", here) is not None)
 
 
 @record(frozen=True, kw_only=True)
@@ -80,6 +107,16 @@ class Stacks:
         """The framework of this name; raises KeyError for one that is not listed."""
         return self._by_name[name]
 
+    def find(self, text: str) -> Framework:
+        """The framework that a person calls so, in any spelling: LLaMA-Factory, vllm_ascend, a package.
+
+        Raises UnknownFramework.
+        """
+        for framework in self.frameworks:
+            if _letters(text) in map(_letters, framework.names):
+                return framework
+        raise UnknownFramework(text, self.frameworks)
+
     def of(self, framework: str) -> tuple[FrameworkRelease, ...]:
         """The releases of a framework, newest first."""
         rows = (release for release in self.releases if release.framework == framework)
@@ -87,8 +124,8 @@ class Stacks:
 
     def release(self, framework: str, version: str) -> FrameworkRelease | None:
         """The row of this release, else of its train, else of every release; None where no table speaks of it."""
-        rows = [row for row in self.of(framework) if row.speaks_of(wheel(version))]
-        return max(rows, key=lambda row: (row.release == wheel(version), len(row.release)), default=None)
+        rows = [row for row in self.of(framework) if row.speaks_of(version)]
+        return max(rows, key=lambda row: ("*" not in row.release, len(row.release)), default=None)
 
     def chip(self, package: str, family: str) -> ChipSupport | None:
         """What is known of a distribution on a chip family."""
@@ -97,6 +134,17 @@ class Stacks:
     @cached_property
     def _by_name(self) -> Mapping[str, Framework]:
         return {framework.name: framework for framework in self.frameworks}
+
+
+def spelling(version: str) -> str:
+    """A release as the tables spell it: 2.2rc1 for 2.2.RC1, 0.7.3.post1 for 0.7.3-post1; `3.12.*` as it is."""
+    text = re.sub(r"[-_.]?(rc|alpha|beta)[-_.]?(?=\d)", r"\1", wheel(version))
+    return re.sub(r"[-_.]?(post|dev)[-_.]?(?=\d)", r".\1", text)
+
+
+def _letters(name: str) -> str:
+    """A name without case and separators: llamafactory for LLaMA-Factory."""
+    return re.sub(r"[\W_]+", "", name).lower()
 
 
 def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
@@ -113,9 +161,20 @@ def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
 
 
 def load(combinations: Combinations) -> Stacks:
-    """Read stacks.json."""
+    """Read stacks.json; of a release of vllm-ascend that both tables have, the row that a site wrote counts."""
     data = table.read("stacks")
-    return table.record_of(Stacks, data, releases=[*_of_vllm_ascend(combinations), *data["releases"]])
+    rows, stacks = data["releases"], list(_of_vllm_ascend(combinations))
+    named = {spelling(one.release) for one in stacks}
+    both = [row for row in rows if row["framework"] == _IN_COMBINATIONS and spelling(row["release"]) in named]
+    if both:
+        ours = table.ours("stacks")["releases"]
+        rows = [row for row in rows if row not in both or row not in ours]
+        by_the_site = {spelling(row["release"]) for row in both if row not in ours}
+        stacks = [one for one in stacks if spelling(one.release) not in by_the_site]
+    return table.record_of(Stacks, data, releases=[*stacks, *rows])
+
+
+_IN_COMBINATIONS = "vllm-ascend"
 
 
 def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:
@@ -129,7 +188,7 @@ def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:
             "python": stack.python,
         }
         yield FrameworkRelease(
-            framework="vllm-ascend",
+            framework=_IN_COMBINATIONS,
             release=wheel(stack.vllm_ascend),
             requires={part: version for part, version in requires.items() if version},
             sources=(combinations.sources["stacks"],),
