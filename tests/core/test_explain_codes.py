@@ -198,13 +198,28 @@ def test_the_next_step_follows_from_class_severity_and_kind_and_names_its_source
         "107002": "caller",
         "207001": "resource",
         "507015": "inner error",
+        "80818001": "start no job on the NPU",
+        "0xA6040001": "level 3 of 4",
+        "0x68020001": "level 4 of 4",
     }.items():
         if words:
             step = steps[id]
             assert step and words in step.step and step.source, id
+    assert all(steps[code.id] for code in knowledge.codes().rows if code.severity or code.action)
     assert steps["driver 9"] is None or steps["driver 9"].source
     unknown = documents.of_topics([("AOE 2", knowledge.codes().of_text("AOE 2")[0])], CATALOG)["topics"][0]
     assert unknown["next_step"] is None and unknown["sources"]
+
+
+def test_what_to_check_about_a_frequent_code_names_its_source() -> None:
+    rows = [row for row in knowledge.errors().codes if row.look]
+    told = documents.of_topics([(row.code, row) for row in rows], CATALOG)["topics"]
+    assert len(rows) > 140
+    assert all(re.search(r"known issues? P\d{3}|by its meaning: \S", topic["look_source"]) for topic in told)
+    assert (
+        documents.of_topics([("AOE 2", knowledge.codes().of_text("AOE 2")[0])], CATALOG)["topics"][0]["look_source"]
+        is None
+    )
 
 
 def test_a_check_does_not_load_the_codes() -> None:
