@@ -42,14 +42,17 @@ _BITS = r"(?:0x[0-9a-fA-F]{1,16}|0)"
 _TUPLE = re.compile(rf"(?i:err(?:or)?[ _]?code)\s{{0,2}}[:=]?\s{{0,2}}(?P<words>\({_BITS}(?:, ?{_BITS}){{2}}\))")
 _SWITCH = re.compile(r"\[0x[0-9a-fA-F]{8},\w{0,12},\w{0,8},\w{0,8}\]|(?<=alarmID=)0x[0-9a-fA-F]{8}")
 _CQE = re.compile(r"(?i:cqe status)\W{1,3}(?P<number>0x[0-9a-fA-F]{1,4})\b")
-_EIGHT = re.compile(r"\b0x[0-9A-Fa-f]{8}\b|(?<![\w-])[0-9A-F]{8}(?![\w.-])")
+_EIGHT = re.compile(
+    r"\b0x[0-9A-Fa-f]{8}\b|(?<![\w-])[0-9A-F]{8}(?![\w.-])"
+    r"|(?:(?<=ode : )|(?<=ode: )|(?<=ode )|(?<=ode=)|(?<=ode\[))[0-9a-f]{8}(?![\w.-])"
+)
 _FAULTS = (
     r"(?<![a-z])(?<![Nn]o )(?<!page )[Ff]aults?(?![a-z])(?![- _]?(?:toler|free|inject|handle|domain|count|[:=]? ?0\b))"
 )
 _FAULT = re.compile(
     rf"{_FAULTS}|[a-z]Faults?\b|(?i:health(?!y|z| ?(?:checks?|probe|ok|status|endpoint|route|server)\b)"
-    r"|alarm(?! timer| clock|s?[:=]? ?0\b)|abnormal(?!ly)|severity\W{1,4}\w"
-    r"|(?:err(?:or)?|exception)[ _]?code(?! (?!is)[a-z]))"
+    r"|alarm(?! (?:timer|clock|threshold|history|count)|s?[:=]? ?0\b)|abnormal(?!ly)"
+    r"|severity\W{1,4}(?!none|ok|normal)\w|(?:err(?:or)?|exception)[ _]?code(?! (?!is)[a-z]))"
 )
 _ADDRESS = re.compile(
     r"(?i)(?:ptr|pointer|addr(?:ess)?|mem(?:ory)?|buf(?:fer)?|hash|sha\d{0,3}|commit|crc\w{0,3}|checksum|handle|offset|base"
@@ -60,7 +63,7 @@ _ADDRESS = re.compile(
 
 _BMC = re.compile(r"(?i:fault[_ ]?code)\W{1,6}(?P<number>[0-9A-F]{8})(?![\w.-])")
 _PUBLIC = re.compile(
-    rf"{_FAULTS}(?:[ _]?(?:[Cc]ode|[Ii][Dd])s?)?\W{{1,6}}"
+    rf"(?:{_FAULTS}|(?<=[a-z])Faults?)(?:[ _]?(?:[Cc]ode|[Ii][Dd])s?)?\W{{1,6}}"
     r"(?P<numbers>(?:\d{8,9}['\", ]{1,4}){0,40}\d{8,9})(?![\w.-])"
 )
 _AROUND = 200

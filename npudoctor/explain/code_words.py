@@ -19,7 +19,8 @@ _FUNCTION = (
     r"|see|this|its|does|fails|occurs|means|indicates|asserted|assertion|recovered|reported|raised)\b"
 )
 _COUNTED = re.compile(
-    r"\s{0,2}(?:/\s?\d|(?:out )?of (?:the )?\d|(?:at|in) (?:step|epoch|iter)|[A-Za-z]{1,8}/s\b"
+    r"\s{0,2}(?:/\s?\d|(?:out )?of (?:the )?\d|[<>]=? ?\w|px\b|\]\s?=(?!=)|\]\.[a-z]"
+    r"|(?:at|in) (?:step|epoch|iter)|[A-Za-z]{1,8}/s\b"
     r"|%|(?:[KMGTkm]i?B|B|[kKMG]?b(?:yte|it)?|[munµ]?s|sec|min|h|ppm|[KMG]?Hz|T?FLOPS|[MG]bps|W|V|A)\b(?!\()"
     rf"|(?!{_FUNCTION})(?:[a-z]{{2,20}} (?!{_FUNCTION}))?[a-z]{{1,20}}[a-rtv-z]s\b(?![(=])"
     r"|(?:total|ok|done|ready|left|passed|waiting|written|read)\b)"
@@ -34,13 +35,13 @@ _WEAK = frozenset({"result", "status", "code", "codes", "returned"})
 
 _COMPLAINT = re.compile(
     r"(?<!^0 )(?<![,;:=(] 0 )(?<!\band 0 )(?<!\bno )(?<!without )"
-    r"(?i:\bfail(?:ed|ure|s|ing)?\b(?!\s?[:=]\s?0\b| over\b| \d{1,9} times)"
+    r"(?i:\bfail(?:ed|ure|s|ing)?\b(?!\s?[:=]?\s?0\b| over\b| rat(?:e|io)| \d{1,9} times)"
     r"|(?<![A-Za-z])err(?:or)?\b(?![ _-]?(?:rate|count|bar|budget|free|corre))(?!\s?[:=]\s?0\b)"
     r"|exception|\bunable\b|\bcannot\b|\binvalid\b|\babort|\bfatal\b|\balarm|(?<![a-z])fault\b|\babnormal)"
     r"|[a-z]Err(?:or)?\b|\b[EWF]\d{4,8} \d\d:"
 )
 _MEASURED = re.compile(
-    r"(?i)(?<![a-z])(?:loss|mean|m[sa]e|rms\w{0,3}|squared?s?|sum|total|max(?:imum)?|min(?:imum)?|abs(?:olute)?"
+    r"(?i)(?<![a-z])(?:loss|[cw]er|word|char(?:acter)?|pixel|mean|m[sa]e|rms\w{0,3}|squared?s?|sum|total|max(?:imum)?|min(?:imum)?|abs(?:olute)?"
     r"|rel(?:ative)?|train(?:ing)?|valid\w{0,6}|val|eval\w{0,6}|test|quanti[sz]ation|rounding|numeric\w{0,3}|prediction"
     r"|reprojection|reconstruction|regression|average|avg|epoch)[ _]$"
 )

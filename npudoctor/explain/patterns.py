@@ -19,7 +19,19 @@ _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\
 """A symptom that is only a code: codes are searched anyway."""
 
 _CODE_WORDS = (
-    *("ror Code", "etCode", "rorCode", "rrCode", "nnerCode", "rrcode", "rror code", "rror_code", "drvRet", "drv ret"),
+    *(
+        "ror Code",
+        "etCode",
+        "rorCode",
+        "rrCode",
+        "nnerCode",
+        "rrcode",
+        "rror code",
+        "rr code",
+        "rror_code",
+        "drvRet",
+        "drv ret",
+    ),
     *("hcclRet -> ", "cqe status", "HCCL_E_", "ErrorCode::", "hccn_tool", "HNS_ROCE_"),
     *(
         "_NOT_FOUND",
@@ -56,13 +68,13 @@ _CODE_FORMS = (
     (":", _behind(":")),
     ("-", r"(?<=[ =:\[(]-)[89]\d{3,4}\b"),
     ("W", r"[A-Z\d]\d{4}\b"),
-    ("x", r"[024689AaBb][\dA-Fa-f]{7}\b"),
+    ("x", r"[024689AaBb][\dA-Fa-f]{7}\b|7[0-2][\dA-Fa-f]{5}\b"),
     ("c", r"ode(?: is | ?[=:\[(])"),
-    ("f", r"ailed: -?\d|aults?:? \d{8}"),
+    ("f", r"ailed: -?\d|aults?(?: id)?:? \d{8}"),
     (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:)|result =)"),
     (".", r" ret is"),
     ("U", r"DA_[A-Z]{3}"),
-    ("F", r"ault \[?\d{8}"),
+    ("F", r"ault(?: id:)? \[?\d{8}"),
 )
 _MAYBE_CODE = re.compile(
     r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|[Rr]et|esult|failed|hcclRet|MIE\d|W[A-Z\d]\d{4}|rrno|rrNo|err|tatus|rror"
