@@ -29,7 +29,7 @@ _JOINED = (
 _LABELLED = re.compile(rf"(?<![A-Za-z])(?P<label>{_LABEL}){_JOINED}(?P<number>{_NUMBER})")
 _LOOSE = re.compile(
     r"(?<![A-Za-z])(?P<label>(?:[Ee]xit |error |ret(?:urn)? |[Ff]ault[_ ])?[Cc]ode|[Ee]rr(?:or)?[Cc]ode|error|errno"
-    rf"|ret(?:urned)?)\s(?P<number>{_NUMBER})"
+    rf"|ret(?:urned)?|hccl(?:Ret|Result))\s(?P<number>{_NUMBER})"
 )
 _WORD = re.compile(
     r"\b(?:E[A-Z]\d{4,5}|[EW]\d{5}|W[A-Z]\d{4}|ERR\d{5}|MIE\d{2}[EWI][0-9A-F]{6})(?![0-9A-Za-z])"

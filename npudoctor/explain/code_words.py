@@ -84,6 +84,7 @@ _OWN_STATUS_CUE = re.compile(
     r"|\b(?:Ra|rt|aclrt|aclnn|aclop|acl|ge)[A-Z]\w{2,60}(?:\([^)]{0,80}\))?"
 )
 
+_GRAPH_ENGINE = re.compile(r"\bGE\b|\bge::|(?i:graph ?engine)")
 _API = frozenset({"acl", "acl-runtime", "acl-rtc", "aclnn", "ge", "dvpp", "runtime-internal"})
 _NAMES: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = (
     (CUES["hccl-return"], "HCCL", frozenset({"hccl-return"})),
@@ -101,6 +102,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = (
     (re.compile(r"(?i)\bi?bmc\b"), "the BMC", frozenset({"server-bmc"})),
     (re.compile(r"(?i)\bdcmi|\bdsmi"), "DCMI", frozenset({"dcmi"})),
     (CUES["rdma-cqe"], "RoCE completions", frozenset({"rdma-cqe"})),
+    (_GRAPH_ENGINE, "the graph engine", frozenset({"ge"})),
     (re.compile(r"(?i)\bhccp\b"), "HCCP", frozenset({"hccp"})),
     (re.compile(r"0x\w{1,4}, ?\[[a-z ]{2,60}\]|(?i:rtsq|task scheduler)"), "TS", frozenset({"task-scheduler"})),
     (re.compile(r"(?i)ai ?core|aivec|core ?id"), "the AI Core", frozenset({"aicore-error", "task-scheduler"})),
@@ -115,7 +117,7 @@ SYMBOL_CUES: dict[str, re.Pattern[str]] = {
     "dcmi": re.compile(r"(?i)dcmi"),
     "rdma-cqe": re.compile(r"HNS_ROCE"),
     "transport": re.compile(r"(?i)adxl|hixl|llm_?datadist"),
-    "ge": re.compile(r"\bGE\b|\bge::|(?i:graph ?engine)"),
+    "ge": _GRAPH_ENGINE,
 }
 """Words of the components whose symbols other programs print as well."""
 
@@ -134,7 +136,7 @@ def is_code(code: Code, number: str, label: str, before: str, after: str) -> boo
         return False
     cue = CUES.get(code.kind)
     if cue is None:
-        return printed >= BIG
+        return printed >= BIG or (code.kind == "ge" and _GRAPH_ENGINE.search(before) is not None)
     if code.kind == "task-scheduler" and not ("x" in number and label in ("retcode", "errorcode", "errcode")):
         return False
     if code.kind == "aicore-error" and not ("x" in number and label in ("errorcode", "errcode")):

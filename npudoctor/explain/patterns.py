@@ -32,7 +32,7 @@ _CODE_WORDS = (
         "drvRet",
         "drv ret",
     ),
-    *("hcclRet -> ", "cqe status", "HCCL_E_", "ErrorCode::", "hccn_tool", "HNS_ROCE_"),
+    *("hcclRet -> ", "hcclResult", "cqe status", "HCCL_E_", "ErrorCode::", "hccn_tool", "HNS_ROCE_"),
     *(
         "_NOT_FOUND",
         "_EXISTS",

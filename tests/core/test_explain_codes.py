@@ -110,6 +110,7 @@ SPELLED = [
     ("hccl 19", "HCCL 19"),
     ("HcclCommPrepare fail, ret: 0x13", "HCCL 19"),
     ("HCCL_E_NETWORK", "HCCL 19"),
+    ("hcclResult 19", "HCCL 19"),
     ("drvRetCode=6", "driver 6"),
     ("driver 6", "driver 6"),
     ("DRV_ERROR_NO_DEVICE", "driver 1"),
@@ -345,4 +346,5 @@ def test_a_number_has_the_meanings_of_tables_that_are_printed_in_hexadecimal() -
 def test_the_text_chooses_among_components_that_share_a_negative_number() -> None:
     assert [one.id for one in meanings("mooncake transfer failed with error code -1")] == ["Mooncake-engine -1"]
     assert [one.id for one in meanings("mooncake store put failed with error code -1")] == ["Mooncake-store -1"]
+    assert [one.id for one in meanings("[ERROR] GE(101): ErrorNo: -1(failed)")] == ["4294967295"]
     assert [one.id for one in meanings("LinearOperation_1 setup fail, error code: 7")] == ["ATB 7"]
