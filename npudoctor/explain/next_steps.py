@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from npudoctor.knowledge.tables.codes import Code
+from npudoctor.knowledge.tables.errors import ErrorCode
 from npudoctor.records import record
 
 _PLUGIN = "fault classes of the Ascend device plug-in (Ascend/mind-cluster, faultCode.json and SwitchFaultCode.json)"
@@ -25,6 +28,19 @@ _FIRST_DIGIT = {
     "2": "free or grant the resource, or leave the function out: the first digit 2 stands for resources and support",
     "3": "correct the order of the calls: the first digit 3 stands for a state",
     "5": "read the first ERROR line of the same process in plog: the first digit 5 stands for an inner error",
+}
+_ALARM_LEVELS = "alarm levels of Ascend products, MindX Edge OM SDK guide 5.0.0, read 2026-11-27"
+_CHECK = "`npudoctor check npu.health`"
+_SEVERITIES = {
+    "minor": f"run {_CHECK} soon: a minor fault has little effect yet, and can grow",
+    "major": f"run {_CHECK} now: a major fault can interrupt jobs on the NPU",
+    "critical": f"start no job on the NPU and run {_CHECK} at once: a critical fault can stop the device or the node",
+}
+_BLACK_BOX = "levels of the black box, bits 27-25 of the code"
+_LEVELS = {
+    "warning": f"run {_CHECK} soon: warning is level 2 of 4 of the black box",
+    "critical": f"run {_CHECK} now: critical is level 3 of 4 of the black box",
+    "emergency": f"start no job on the NPU and run {_CHECK} at once: emergency is level 4 of 4 of the black box",
 }
 _MESSAGES = "message tables of the toolkit (error_code.json)"
 _MESSAGE_KINDS = frozenset(
@@ -55,6 +71,10 @@ def of_code(code: Code) -> NextStep | None:
         return NextStep(
             "read the lines beside it: this code stands for many causes and is none by itself", code.sources[0]
         )
+    if code.kind == "blackbox" and code.severity in _LEVELS:
+        return NextStep(_LEVELS[code.severity], f"{_BLACK_BOX}: {code.sources[0]}")
+    if code.severity in _SEVERITIES:
+        return NextStep(_SEVERITIES[code.severity], _ALARM_LEVELS)
     if code.code[0] == "E" and code.kind in _MESSAGE_KINDS:
         return NextStep("follow `Solution:` in the text of the message, and the values that it names", _MESSAGES)
     if code.kind in ("acl", "acl-runtime", "acl-rtc", "aclnn", "ge", "dvpp", "transport") and len(code.code) == 6:
@@ -63,3 +83,11 @@ def of_code(code: Code) -> NextStep | None:
     if code.maps_to:
         return NextStep(f"look at {code.maps_to[-1]}, the code as which it reaches the program", code.sources[0])
     return None
+
+
+def source_of_check(code: ErrorCode, issues: Iterable[str]) -> str:
+    """Who says what to check about a frequent code: the known issues that it belongs to, or only its meaning."""
+    named = list(issues)
+    if not named:
+        return f"by its meaning: {code.sources[0]}"
+    return f"known issue{'s' if len(named) > 1 else ''} {', '.join(named)}, with their sources"

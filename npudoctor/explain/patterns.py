@@ -19,20 +19,46 @@ _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\
 """A symptom that is only a code: codes are searched anyway."""
 
 _CODE_WORDS = (
-    *("ror Code", "etCode", "rorCode", "rrCode", "nnerCode", "rrcode", "rror code", "rror_code", "drvRet", "drv ret"),
-    *("hcclRet -> ", "cqe status", "_ERROR_", "_ERR_", "HCCL_E_", "ErrorCode::", "hccn_tool"),
+    *(
+        "ror Code",
+        "etCode",
+        "rorCode",
+        "rrCode",
+        "nnerCode",
+        "rrcode",
+        "rror code",
+        "rr code",
+        "rror_code",
+        "drvRet",
+        "drv ret",
+    ),
+    *("hcclRet -> ", "hcclResult", "cqe status", "HCCL_E_", "ErrorCode::", "hccn_tool", "HNS_ROCE_"),
+    *(
+        "_NOT_FOUND",
+        "_EXISTS",
+        "_FAIL",
+        "_EXPIRED",
+        "_TIMEOUT",
+        "_MISMATCH",
+        "_HANDLE",
+        "REPLICA_",
+        "_REPLICA",
+        "OBJECT_",
+    ),
+    *("INVALID_", "ETCD_", "OPLOG_", "LEASE_", "TENANT_", "_LIMIT", "ILLEGAL_CLIENT", "_OVERFLOW", "UNAVAILABLE_IN_"),
+    *("UNABLE_OFFLOAD", "DFS_", "SOCK_E", "OTHERS_E", "ROCE_E", "HCCP_E"),
     *("fault code", "fault_code", "faultCode", "FaultCode", "Fault code", "ealth code", "xception code", "xit code"),
 )
 
 
 def _behind(sign: str) -> str:
     """The number behind a label of codes and a sign, without the sign itself."""
-    labels = ("ret", "ret ", "esult", "esult ", "tatus", "rror", "rrno", "rc", "err")
+    labels = ("ret", "ret ", "esult", "esult ", "tatus", "tatus ", "rror", "rrno", "rrorNo", "rc", "err")
     return f"(?:{'|'.join(f'(?<={label}{sign})' for label in labels)})" r" ?-?(?:0x[\da-fA-F]|\d)"
 
 
 _CODE_FORMS = (
-    ("E", r"[A-Z]\d{4}|RR\d{5}|\d{5}|\d[A-F]\d{3}"),
+    ("E", r"[A-Z]\d{4}|RR(?:OR)?_[A-Z]{2}|RR\d{5}|\d{5}|\d[A-F]\d{3}"),
     ("C", r"[\dBF][\dA-F]{4}"),
     ("M", r"IE\d\d[EWI]"),
     ("I", r"D(?:=0x|\":\")[\dA-Fa-f]{8}\b"),
@@ -42,17 +68,17 @@ _CODE_FORMS = (
     (":", _behind(":")),
     ("-", r"(?<=[ =:\[(]-)[89]\d{3,4}\b"),
     ("W", r"[A-Z\d]\d{4}\b"),
-    ("x", r"[024689AaBb][\dA-Fa-f]{7}\b"),
+    ("x", r"[024689AaBb][\dA-Fa-f]{7}\b|7[0-2][\dA-Fa-f]{5}\b"),
     ("c", r"ode(?: is | ?[=:\[(])"),
-    ("f", r"ailed: -?\d|aults?:? \d{8}"),
+    ("f", r"ailed: -?\d|aults?(?: id)?:? \d{8}"),
     (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:)|result =)"),
     (".", r" ret is"),
     ("U", r"DA_[A-Z]{3}"),
-    ("F", r"ault \[?\d{8}"),
+    ("F", r"ault(?: id:)? \[?\d{8}"),
 )
 _MAYBE_CODE = re.compile(
     r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|[Rr]et|esult|failed|hcclRet|MIE\d|W[A-Z\d]\d{4}|rrno|rrNo|err|tatus|rror"
-    r"|[A-Z]_E|[Ff]ault|alarmID|0x|rc=|UDA_"
+    r"|[A-Z]_[A-Z]|[Ff]ault|alarmID|0x|rc=|UDA_"
 )
 _MEANINGS = 3
 """The most meanings of one number that a log lists."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from npudoctor import knowledge
 from npudoctor.explain import code_forms
+from npudoctor.knowledge.tables import codes as codes_table
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, spelled_in
 from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
@@ -16,9 +17,11 @@ from npudoctor.sdk import Check, Fix
 Topic = Check | Fix | Pitfall | ErrorCode | Code
 
 _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
-_CODE_LIKE = re.compile(r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}")
-
-
+_CODE_LIKE = re.compile(
+    r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}|(?i:ERR|MIE|[EW][A-Z])\d{1,8}"
+)
+_LETTERS_AND_NUMBER = re.compile(r"(?P<letters>[A-Za-z]+(?:[ _-][A-Za-z]+)?)[ _-]*0*(?P<number>\d+)")
+_SYMBOL_AND_NUMBER = re.compile(r"(?P<symbol>[A-Za-z_:]\w*(?:::\w+)*)\W{1,3}-?(?:0x[0-9A-Fa-f]+|\d+)\W?")
 _SPOKEN = re.compile(r"\S[\s:]+\S|\.so\b|[A-Z]_[A-Z]|\(\)")
 """What only a piece of a message has, and no name of a check, an issue or a fix."""
 
@@ -94,21 +97,17 @@ def issues(text: str) -> tuple[Pitfall, ...]:
 def _nearest(text: str, catalog: Catalog) -> str:
     """What is unknown, and for a word the nearest known spelling; another number is another code."""
     errors = knowledge.errors()
-    family = errors.family(text)
-    if family or _CODE_LIKE.fullmatch(text):
-        of = f" of {family}" if family else ""
-        return f"unknown code {text!r}{of}; the line that prints it says more: explain the whole line, or --log FILE"
+    near = _of_same_number(text)
+    if not near and (unknown := _unknown_code(text)):
+        return unknown
     if other := _other_name(text.lower(), catalog):
         return f"{text!r} is {other}"
-    spelled = re.fullmatch(r"([A-Z]{2})0*(\d{1,4})", text.upper())
-    padded = errors.code(f"{spelled[1]}{spelled[2]:0>4}") if spelled else None
-    near = [padded.code] if padded else []
     names = [*catalog.checks, *catalog.fixes]
     if re.fullmatch(r"\s*[Pp]\d.*", text):  # a known issue is a letter and a number: near to every code
         names += [row.id for row in knowledge.pitfalls().rows]
-    near += _close(text, names, 0.8 if "." in text else 0.5)
-    near = near or _close(text, [row.code for row in errors.codes if row.code[0].isalpha()], 0.8)
-    near = near or _close(text, sorted(knowledge.codes().symbols), 0.5)
+    near = near or _close(text, names, 0.8 if "." in text else 0.5)
+    for names, cutoff in (([row.code for row in errors.codes], 0.8), (sorted(knowledge.codes().symbols), 0.5)):
+        near = near or _close(text, [name for name in names if _digits(name) == _digits(text)], cutoff)
     if not near and re.search(r"\S\s+\S", text):
         return (
             f"no known issue has this piece of a message: {text!r}; put the lines around it into a file for "
@@ -116,6 +115,39 @@ def _nearest(text: str, catalog: Catalog) -> str:
         )
     hint = f"did you mean {' or '.join(near)}?" if near else "see `npudoctor list`"
     return f"unknown name {text!r}; {hint}"
+
+
+def _unknown_code(text: str) -> str | None:
+    """What to say of a text that is a code by its form; None for other texts."""
+    bare = text.strip("[](){}<>,.;:")
+    family = codes_table.component_in(bare) or knowledge.errors().family(bare)
+    if family or _CODE_LIKE.fullmatch(bare):
+        of = f" of {family}" if family else ""
+        return f"unknown code {text!r}{of}; the line that prints it says more: explain the whole line, or --log FILE"
+    symbol = _SYMBOL_AND_NUMBER.fullmatch(bare)
+    if symbol and knowledge.codes().of_text(symbol["symbol"]):
+        return f"unknown code {text!r}: no table has this name with this number; explain one of the two alone"
+    if unknown := code_forms.unknown_in(text):
+        number, component = unknown
+        of = f" of {component}" if component else ""
+        return f"unknown code {number!r}{of}; put the lines around it into a file for `npudoctor explain --log FILE`"
+    return None
+
+
+def _of_same_number(text: str) -> list[str]:
+    """The code that has the letters and the number of a text, but other zeros or signs between them."""
+    wanted = _letters_and_number(text)
+    known = [row.code for row in knowledge.errors().codes] + [row.id for row in knowledge.codes().rows]
+    return [code for code in known if wanted and _letters_and_number(code) == wanted][:1]
+
+
+def _letters_and_number(text: str) -> tuple[str, str] | None:
+    found = _LETTERS_AND_NUMBER.fullmatch(text)
+    return (re.sub(r"[ _-]", "", found["letters"]).upper(), found["number"]) if found else None
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text).lstrip("0")
 
 
 def _other_name(text: str, catalog: Catalog) -> str | None:

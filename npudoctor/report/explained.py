@@ -179,7 +179,7 @@ class _Page:
         if code["wraps_many_causes"]:
             self._item("", "This code wraps many causes; see the lines next to it in the log.")
         self._item("surfaces as", ", ".join(code["surfaces_as"]))
-        self._item("check", code["look"])
+        self._item("check", code["look"] and f"{code['look']} ({code['look_source']})")
         if code["next_step"]:
             self._item("next", f"{code['next_step']} ({code['next_step_source']})")
         elif not (code["look"] or code["pitfalls"]):

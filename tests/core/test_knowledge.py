@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from npudoctor import knowledge
-from npudoctor.knowledge.tables.errors import spelled_in
+from npudoctor.explain.code_forms import codes_in
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES: dict[str, Callable[[], Any]] = {name: getattr(knowledge, name) for name in knowledge.__all__}
@@ -275,7 +275,7 @@ def test_recorded_chips_and_logs_are_understood(shared: Path) -> None:
             text = (shared / "captures" / entry["path"]).read_text(encoding="utf-8")
             matched = [pitfall.id for pitfall in knowledge.pitfalls().match(text)]
             assert matched[0] in causes[entry["expect"]["cause"]], entry["path"]
-            found = {code.code for _, spelled in spelled_in(text) if (code := knowledge.errors().code(spelled))}
+            found = {code.id for reading in codes_in(text) for code in reading.codes}
             wanted_codes = {str(entry["expect"][key]) for key in ("error_code", "acl_code") if entry["expect"].get(key)}
             assert wanted_codes <= found, entry["path"]
             logs += 1

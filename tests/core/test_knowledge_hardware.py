@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor import knowledge
+from npudoctor.explain.code_forms import codes_in
 from npudoctor.knowledge.tables.errors import ErrorCode, spelled_in
 from npudoctor.knowledge.tables.hardware import bare_name
 
@@ -177,7 +178,7 @@ def test_a_fault_deserves_what_the_board_and_the_job_make_of_it() -> None:
     ],
 )
 def test_codes_are_found_anywhere_in_a_text(text: str, codes: list[str]) -> None:
-    known = [code.code for _, spelled in spelled_in(text) if (code := knowledge.errors().code(spelled))]
+    known = [code.id for reading in codes_in(text) for code in reading.codes]
     assert [*dict.fromkeys(known)] == codes
 
 

@@ -42,6 +42,17 @@ _WORD = r"(0x[0-9a-f]{1,16}|0)"
 _WORDS = re.compile(rf"\(\s*{_WORD}\s*,\s*{_WORD}\s*,\s*{_WORD}\s*\)", re.IGNORECASE)
 _SWITCH = re.compile(r"\[?(0x[0-9a-f]{8})(?:,(\w{0,12}),(\w{0,8}),(\w{0,8})\]?)?", re.IGNORECASE)
 _HALF, _WHOLE = 1 << 31, 1 << 32
+_BRACKETS = " []{}()<>\"'`.,;:!"
+_PARTS = re.compile(r"(?:(?<!:):(?!:)|[\s(),=\[\]])+")
+_ZEROS = re.compile(r"0\d{7}")
+_PACKED = re.compile(r"0x0{8}05[0-9a-f]{2}([0-9a-f]{4})", re.IGNORECASE)
+"""A return value of HCCL with its module and sub-module, as `errNo[…]` prints it."""
+
+_RARE = frozenset({"rdma-cqe", "ascend-dmi", "server-bmc"})
+"""Kinds that are printed in hexadecimal, so that a number without digits of its own rarely means them."""
+
+_BIT_DIGITS, _BITS = 6, 2
+"""The fewest digits and the most bits of a number that is read as an error word of an AI Core without other words."""
 
 
 @record(frozen=True, kw_only=True)
@@ -94,38 +105,70 @@ class Codes:
     rows: tuple[Code, ...]
 
     def of_text(self, text: str) -> tuple[Code, ...]:
-        """Every code that a text without surroundings can mean, usual spellings first; nothing for an unknown one."""
+        """Every code that a text without surroundings can mean, usual spellings first; nothing for an unknown one.
+
+        A number and a symbol side by side, `ERROR_RT_FAIL(4)`, are the code that has both.
+        """
         text = " ".join(text.split())
+        bare = text.strip(_BRACKETS)
+        return self._of_name(text) or (self._of_name(bare) if bare != text else ()) or self._of_pair(bare)
+
+    def _of_name(self, text: str) -> tuple[Code, ...]:
+        """The codes of one number or one symbol."""
         kinds, rest = _split_prefix(text)
         if kinds:
             return tuple(code for code in self.of_text(rest) if code.kind in kinds) or self._by_exit(rest, kinds)
         if words := _WORDS.fullmatch(text):
             return self.bits([int(word, 0) for word in words.groups()])
-        found = self._words.get(text.rpartition("::")[2].upper(), ())
+        found = self.of_symbol(text.rpartition("::")[2])
         if found or not (number := _NUMBER.fullmatch(text)):
             return found or self._bare_hex(text) or self._switch(text)
-        near = self.of_value(_value(number), is_hex=bool(number["hex"]), digits=len(number["hex"] or number["decimal"]))
+        if _ZEROS.fullmatch(text) and (found := self._bare_hex(text)):
+            return found
+        value, digits = _value(number), len(number["hex"] or number["decimal"])
+        near = self.of_value(value, is_hex=bool(number["hex"]), digits=digits)
+        if packed := _PACKED.fullmatch(text):
+            near = (*self.of_text(f"HCCL {int(packed[1], 16)}"), *near)
         if near:
             return near
-        negative = self.of_value(-_value(number), is_hex=False, digits=0)
+        negative = self.of_value(-value, is_hex=False, digits=0)
         known = tuple(code for code in negative if code.kind in ("dcmi", "hccp"))
-        return known or self._bare_hex(text) or self._switch(text)
+        return known or self._bare_hex(text) or self._switch(text) or self._bits_of(number)
+
+    def _of_pair(self, text: str) -> tuple[Code, ...]:
+        """The codes that have both the number and the symbol of a text that is made of the two."""
+        parts = _PARTS.split(text)
+        if len(parts) != 2 or all(map(_NUMBER.fullmatch, parts)):
+            return ()
+        first, second = map(self._of_name, parts)
+        return tuple(code for code in first if code in second)
+
+    def of_symbol(self, symbol: str) -> tuple[Code, ...]:
+        """The codes of a symbol, or of a code without a number as value, in any case."""
+        return self._words.get(symbol.upper(), ())
 
     def of_value(self, value: int, *, is_hex: bool, digits: int) -> tuple[Code, ...]:
         """The codes of a number, printed in hexadecimal or decimal, with so many digits."""
-        found = self._values.get(value, ())
-        found = tuple(
-            code
-            for code in found
-            if (code.kind != "server-bmc" or (is_hex and digits == 8))
-            and (code.kind not in ("aicore-error", "rdma-cqe", "ascend-dmi") or is_hex)
-        )
+        found = (code for code in self._values.get(value, ()) if is_hex or code.kind != "aicore-error")
         wide = is_hex and digits == 8
 
-        def order(code: Code) -> tuple[bool, bool, bool]:
-            return wide and code.kind not in EIGHT_HEX, code.kind != "hccl-return", code.is_hex != is_hex
+        def order(code: Code) -> tuple[bool, bool, bool, bool]:
+            wanted = code.kind == "hccl-return"
+            return (
+                wide and code.kind not in EIGHT_HEX,
+                code.kind in _RARE and not wide,
+                not wanted,
+                code.is_hex != is_hex,
+            )
 
         return tuple(sorted(found, key=order))
+
+    def _bits_of(self, number: re.Match[str]) -> tuple[Code, ...]:
+        """The faults of an AI Core whose bits a long hexadecimal number has, where it can be no code of its own."""
+        word = number["hex"] or ""
+        if len(word) < _BIT_DIGITS or is_numbered(word) or _value(number).bit_count() > _BITS:
+            return ()
+        return self.bits([_value(number)])
 
     def bits(self, words: Iterable[int]) -> tuple[Code, ...]:
         """The faults of an AI Core by its three error words; several bits can be set."""
@@ -220,6 +263,20 @@ def _first_word(code: Code) -> int | None:
     """The number of a fault of the AI Core whose bit is in the first word, which some lines print alone."""
     words = _WORDS.fullmatch(code.code)
     return int(words[1], 0) if words and int(words[1], 0) else None
+
+
+def is_numbered(digits: str) -> bool:
+    """Whether a hexadecimal number has the form of a numbering scheme of its own: inner numbers, and eight digits."""
+    return len(digits) == 8 or (len(digits) == 7 and digits[0] == "7")
+
+
+def component_in(text: str) -> str | None:
+    """The component of a text such as `HCCL 99`, `hccl-99` or `ATB77`, whatever the number; None for other texts."""
+    found = re.fullmatch(r"(?P<name>[A-Za-z][A-Za-z_ -]*?)[ _-]?-?(?:0x[0-9A-Fa-f]+|\d+)", text)
+    kinds = _split_prefix(f"{found['name']} 0")[0] if found else frozenset()
+    if not kinds:
+        return None
+    return PREFIXES[min(kinds)].partition("-")[0] if len(kinds) > 1 else PREFIXES[min(kinds)]
 
 
 def _split_prefix(text: str) -> tuple[frozenset[str], str]:

@@ -10,11 +10,9 @@ from npudoctor.knowledge import table
 from npudoctor.records import record
 
 _HEX = r"(?i)(?:0x)?([0-9a-f]{8})"
-_IN_TEXT = (
-    r"(?:\b[Hh]ccl\w{0,64}(?:\([^\n]{0,300}?\))?, error code is|\bhcclRet ->) (?P<ret>\d{1,2})\b"
-    r"|(?:err(?:or)? ?code(?: is)?|ret(?:code)?(?: is)?|result|failed)\s{0,8}[=:\[(]?\s{0,8}(?P<number>-?\d{4,6})\b"
-    r"|\b(?P<word>E[A-Z]\d{4}|ERR\d{5}|E\d{5})\b"
-    r"|\b(?:0x)?(?P<chip>[0-9A-F]{8})\b"
+_IN_TEXT = re.compile(
+    r"\b(?P<word>E[A-Z]\d{4}|ERR\d{5}|E\d{5})\b|(?:code|ret|is|result|failed)\s{0,3}[=:\[(]?\s{0,3}(?P<dcmi>-[89]\d{3})\b",
+    re.IGNORECASE,
 )
 
 
@@ -94,13 +92,13 @@ class Errors:
 
 
 def spelled_in(text: str) -> Iterator[tuple[int, str]]:
-    """Whatever looks like a code in a text, known or not: where it begins, and a spelling that `Errors.code` takes."""
-    for match in re.finditer(_IN_TEXT, text, re.IGNORECASE):
-        if match["ret"]:
-            yield match.start("ret"), f"HCCL {match['ret']}"
-        else:
-            kind = match.lastgroup or ""
-            yield match.start(kind), match[kind]
+    """Words that look like a code, known or not, and codes of npu-smi: where each begins, and its spelling.
+
+    Other numbers are chosen by the words around them: npudoctor.explain.code_forms.
+    """
+    for match in _IN_TEXT.finditer(text):
+        kind = match.lastgroup or ""
+        yield match.start(kind), match[kind]
 
 
 def normalise(code: str | int) -> str:
