@@ -16,6 +16,10 @@ _FRAMEWORKS = (
 
 NOT_INSTALLED = Sentence("{title} not installed in this Python")
 AGAIN = Sentence("again: installs the torch that it requires, where the line before replaced it")
+PUBLISHED_ELSEWHERE = Sentence("{title} {release} is published outside the package index: {source}")
+NO_PART = Sentence("no {part}")
+DRIVER_OF_THE_HOST = Sentence("The driver belongs to the host: upgrade it there.")
+REMOVE = Sentence("Remove {package} on this node; {title} runs without it.")
 KEEP_RELEASE = Sentence("Smallest change: install {changes}.")
 OTHER_RELEASE = Sentence(
     "Smallest change: install {title} {release}, which was published for most versions found here, and {changes}."
@@ -37,6 +41,16 @@ MISMATCH = {
         summary="{title} {release} requires {required}; found {found}",
         detail="Published together as of {as_of}: {published}. With other releases, imports fail or operators are "
         "missing when the model is loaded.",
+        hint="Install the published set.",
+    )
+    for name in _FRAMEWORKS
+}
+MISSING = {
+    name: Message(
+        f"stack.{name}/missing",
+        summary="{title} {release} requires {required}; not installed",
+        detail="Published together as of {as_of}: {published}. Without a part, imports fail or operators are missing "
+        "when the model is loaded.",
         hint="Install the published set.",
     )
     for name in _FRAMEWORKS
