@@ -14,8 +14,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from npudoctor import knowledge, sim
+from npudoctor.facts.python.published_releases import misfit
 from npudoctor.findings import Finding, Severity
 from npudoctor.knowledge.tables.stacks import FrameworkRelease
+from npudoctor.records import replace
 from npudoctor.testing import run
 
 TABLE = knowledge.stacks()
@@ -362,3 +364,40 @@ def test_in_a_container_the_driver_is_the_host_s(tmp_path: Path) -> None:
     [finding] = [finding for result in report.results for finding in result.findings]
     assert (finding.hint or "").endswith("The driver belongs to the host: upgrade it there.")
     assert not any("hdk" in command for command in finding.commands)
+
+
+@pytest.mark.parametrize(
+    ("driver", "here", "fits"),
+    [
+        ("26.0.0", "23.0.3", False),
+        ("26.0.0", "26.0.0", True),
+        ("25.0.0", "26.0.rc1", True),
+        (">=25.5.1", "25.5.0", False),
+        (">=25.5.1", "25.5.2", True),
+        (">=24.1.0, <25.0.0", "25.2.0", False),
+        ("25.2.X", "25.0.0", False),
+        ("25.2.X", "25.2.3", True),
+    ],
+)
+def test_a_newer_driver_than_the_published_one_fits(driver: str, here: str, fits: bool) -> None:
+    assert (misfit("driver", driver, here) is None) is fits
+
+
+def test_a_set_may_name_a_driver_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requires = {"cann": "8.3.RC2", "driver": ">=25.5.1"}
+    row = FrameworkRelease(framework="vllm-ascend", release="9.9.0", requires=requires)
+    table = replace(TABLE, releases=(row,))
+    monkeypatch.setattr(knowledge, "stacks", lambda: table)
+    finding = of(node(driver="25.5.0", vllm_ascend="9.9.0"), tmp_path, "vllm-ascend")
+    assert finding.params["found"] == ["driver 25.5.0"]
+    assert "./Ascend-hdk-910b-npu-driver_25.5.1_linux-aarch64.run --upgrade" in shown(finding)
+    assert findings(node(driver="26.0.rc1", vllm_ascend="9.9.0"), tmp_path, "stack.vllm-ascend") == []
+
+
+def test_a_set_s_own_driver_is_found_beside_its_cann(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requires = {"cann": "9.1.0", "driver": "26.0.0"}
+    row = FrameworkRelease(framework="verl", release="0.99.0", requires=requires)
+    table = replace(TABLE, releases=(row, *TABLE.releases))
+    monkeypatch.setattr(knowledge, "stacks", lambda: table)
+    finding = of(node(driver="23.0.3", verl="0.99.0"), tmp_path, "verl")
+    assert finding.params["required"] == ["driver 26.0.0", "CANN 9.1.0"]
