@@ -165,8 +165,24 @@ def nearest(framework: Framework, table: Stacks, here: Installed) -> Smallest | 
     """The published set that takes the smallest change; None where no set can be reached.
 
     The installed release of the framework wins where two are equal, then a finished one, the nearest CANN, the nearest
-    release of the framework, the newest.
+    release of the framework, the newest. Sets of other installed frameworks that fit now still fit, where possible.
     """
+    kept = _sets_to_keep(framework, table, here)
+    return (_nearest(framework, table, here, kept) if kept else None) or _nearest(framework, table, here, ())
+
+
+def _sets_to_keep(framework: Framework, table: Stacks, here: Installed) -> tuple[FrameworkRelease, ...]:
+    """The published sets of other installed frameworks that fit, without those that this framework's own set names."""
+    named = {part for row in table.of(framework.name) for part in row.requires}
+    others = [other for other in table.frameworks if other is not framework and other.package not in named]
+    rows = [table.release(other.name, here.release_of(other)) for other in others if here.release_of(other)]
+    return tuple(row for row in rows if row is not None and not misfits(row, here))
+
+
+def _nearest(
+    framework: Framework, table: Stacks, here: Installed, kept: tuple[FrameworkRelease, ...]
+) -> Smallest | None:
+    """The published set that takes the smallest change after which these others fit."""
     now = here.release_of(framework)
     of_now = table.release(framework.name, now) if now else None
     support = table.chip(framework.package, here.family) if here.family is not None else None
@@ -184,7 +200,7 @@ def nearest(framework: Framework, table: Stacks, here: Installed) -> Smallest | 
         if best is not None and cost > best[0][0]:
             continue
         if asked not in solved:
-            solved[asked] = solve(here.stack, knowledge.compatibility(), _demand(release, here))
+            solved[asked] = solve(here.stack, knowledge.compatibility(), _demand(release, here, kept))
         if (solution := solved[asked]) is None:
             continue
         away = abs(place - rows.index(of_now)) if of_now is not None else 0
@@ -198,8 +214,8 @@ def nearest(framework: Framework, table: Stacks, here: Installed) -> Smallest | 
     return best[1] if best else None
 
 
-def _demand(release: FrameworkRelease, here: Installed) -> Demand:
-    """What a published set asks the solver for."""
+def _demand(release: FrameworkRelease, here: Installed, kept: tuple[FrameworkRelease, ...]) -> Demand:
+    """What a published set asks the solver for, beside others that have to fit."""
     requires = release.requires
     table = knowledge.compatibility()
     named = {part: one for part in SOLVED if part in requires and (one := _single_release(requires[part])) is not None}
@@ -212,7 +228,8 @@ def _demand(release: FrameworkRelease, here: Installed) -> Demand:
 
     @cache
     def accepts(part: str, version: str) -> bool:
-        return part not in requires or misfit(part, requires[part], version) is None
+        asked = [row.requires[part] for row in (release, *kept) if part in row.requires]
+        return all(misfit(part, published, version) is None for published in asked)
 
     def driver_for(cann: str | None) -> str | None:
         required = driver_required(cann, driver)

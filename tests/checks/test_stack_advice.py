@@ -21,6 +21,7 @@ from npudoctor.records import replace
 from npudoctor.testing import run
 
 TABLE = knowledge.stacks()
+STACKS = tuple(f"stack.{framework.name}" for framework in TABLE.frameworks)
 JUDGED = (
     "stack",
     "python.version",
@@ -142,6 +143,7 @@ PLACES: tuple[Mapping[str, str], ...] = (
     {"cann": "8.5.0", "torch": "2.5.1", "torch_npu": "2.8.0.post2", "python": "3.9.18", "driver": "25.2.0"},
     {"cann": "9.0.0", "torch": "2.3.1", "torch_npu": "2.3.1", "python": "3.13.1", "driver": "25.5.0"},
     {"cann": "8.3.RC1", "torch": "", "torch_npu": "", "python": "3.11.13", "driver": "25.5.0"},
+    {"cann": "", "torch": "2.8.0", "torch_npu": "2.8.0.post2", "python": "3.10.12", "driver": "24.1.0"},
 )
 
 
@@ -401,3 +403,15 @@ def test_a_set_s_own_driver_is_found_beside_its_cann(tmp_path: Path, monkeypatch
     monkeypatch.setattr(knowledge, "stacks", lambda: table)
     finding = of(node(driver="23.0.3", verl="0.99.0"), tmp_path, "verl")
     assert finding.params["required"] == ["driver 26.0.0", "CANN 9.1.0"]
+
+
+def test_two_frameworks_on_one_node_do_not_take_turns(tmp_path: Path) -> None:
+    """Each of them alone would undo the other's change: one takes torch 2.9, the other 2.10."""
+    said = node("9.0.0", "2.10.0", "2.10.0", vllm="0.21.0", vllm_ascend="0.21.0rc1", triton_ascend="3.2.1")
+    said["packages"] |= {"lmdeploy": "0.16.0", "dlinfer-ascend": "0.2.5"}
+    known: list[Node] = []
+    while told := [one for one in findings(said, tmp_path, *STACKS) if one.severity > Severity.INFO]:
+        assert said not in known
+        known.append(said)
+        said = applied(said, told[0].commands)
+    assert len(known) == 2
