@@ -41,9 +41,10 @@ def install_commands(driver: str, firmware: str) -> tuple[str, ...]:
     )
 
 
-def upgrade_commands(cards: Chips | None, platform: Platform | None) -> tuple[str, ...]:
-    """The plan of an upgrade of driver and firmware, and the vendor's commands."""
-    packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, DRIVER))
+def upgrade_commands(cards: Chips | None, platform: Platform | None, driver: str | None = None) -> tuple[str, ...]:
+    """The plan of an upgrade of driver and firmware, and the vendor's commands; `driver` is its release."""
+    named = DRIVER.replace("<version>", driver) if driver is not None and ".X" not in driver else DRIVER
+    packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, named))
     return (PLAN, *(explain_command(f"{package} --upgrade") for package in packages), "reboot")
 
 

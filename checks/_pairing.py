@@ -43,21 +43,26 @@ def torch_needed(torch_npu: Distribution, python: PythonEnvironment) -> Needed:
     return Needed(version=base, reason=messages.REQUIRED_BY_RULE.text(), by_wheel=False)
 
 
-def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | None:
-    """What has to be installed; None where no table helps, or nothing has to change."""
+def stack_of(python: PythonEnvironment, cann: str | None, driver: str | None = None) -> Stack:
+    """What is installed, as the solver takes it; a torch built for CUDA counts as none."""
     torch, torch_npu = python.torch, python.torch_npu
-    if torch_npu is None and cann is None:
-        return None
     needed = torch_needed(torch_npu, python) if torch_npu is not None else None
-    stack = Stack(
+    return Stack(
         torch=torch.base_version if torch is not None and cuda_build(python) is None else None,
         torch_npu=torch_npu.version if torch_npu is not None else None,
         cann=cann,
+        driver=driver,
         python=python.version,
         needs_torch=needed.version if needed is not None and needed.by_wheel else None,
         accepts_torch=_accepts(python),
     )
-    found = solve(stack, knowledge.compatibility())
+
+
+def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | None:
+    """What has to be installed; None where no table helps, or nothing has to change."""
+    if python.torch_npu is None and cann is None:
+        return None
+    found = solve(stack_of(python, cann), knowledge.compatibility())
     return found if found is not None and found.changes else None
 
 
@@ -82,13 +87,16 @@ def commands(change: Solution, python: PythonEnvironment) -> Iterator[str]:
         version = change.of(part)
         if part in ("torch", "torch_npu") and change.of("python") is not None:
             version = getattr(change, part)
-        if version is None:
-            continue
-        cpu = part == "torch" and python.machine == "x86_64"
-        wanted = f'"{part}=={version}{"+cpu" if cpu else ""}"'
-        note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
-        keep = "--no-deps " if part == "torch_npu" else ""
-        yield f"{executable} -m pip install {keep}{wanted}{note}"
+        if version is not None:
+            yield install_command(executable, part, version, python)
+
+
+def install_command(executable: str, part: str, version: str, python: PythonEnvironment) -> str:
+    """The command that installs torch, torch_npu or numpy; on x86_64 the CPU build of torch, which has an index."""
+    cpu = part == "torch" and python.machine == "x86_64"
+    note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
+    keep = "--no-deps " if part == "torch_npu" else ""
+    return f'{executable} -m pip install {keep}"{part}=={version}{"+cpu" if cpu else ""}"{note}'
 
 
 def offer(change: Solution | None) -> FixOffer:

@@ -1,46 +1,85 @@
-"""Whether the releases of a framework go together: what its check and its smallest change are computed from."""
+"""Whether the releases of a framework go together: what its check and its smallest change are computed from.
+
+A published set names releases of packages, torch, torch_npu and CANN. For each set the solver of torch_npu and CANN
+finds the nearest releases that the set accepts and that also match each other and the driver; the set with the cheapest
+change wins. What such a change leaves is without findings again: that is tested for many nodes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
-from npudoctor.facts.python.published_releases import misfit
+from npudoctor.facts.driver.install import DriverInstall
+from npudoctor.facts.python.published_releases import driver_required, misfit
 from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.versions import is_older
 from npudoctor.knowledge.pairs import Fit
 from npudoctor.knowledge.patterns import wheel
-from npudoctor.knowledge.solver import COST, Change, Solution
+from npudoctor.knowledge.solver import COST, Change, Demand, Solution, Stack, solve
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease, Stacks
+from npudoctor.records import record
 from npudoctor.sdk import Options, Severity
 
+from ._pairing import stack_of
 from .messages import stack as messages
 
 _PACKAGE_COST = COST["torch"]
-_COSTS = {part: COST[part] for part in ("python", "cann")}
 
-_ORDER = ("cann", "python", "vllm", "sglang", "transformers")
-"""What is installed first: vllm brings a torch of its own, which the framework's own package then replaces
-(vllm-project/vllm-ascend#5710)."""
+SOLVED = ("driver", "cann", "python", "torch", "torch_npu")
+"""The parts whose releases the solver chooses, in the order of installation."""
 
-_FIRST_OF_RANGE = frozenset({"torch", "torch_npu"})
-"""The first release of a range is installed: each would come in its newest, and these do not go together."""
+FIRST = ("vllm", "sglang")
+"""The packages that come before those on top of them: vllm brings a torch of its own, which the framework's own
+package then replaces (vllm-project/vllm-ascend#5710)."""
 
 _NAMES = {"cann": "CANN", "python": "Python"}
 
-Parts = Mapping[str, str]
+
+@record(frozen=True, kw_only=True)
+class Installed:
+    """What is here: the release of every distribution, of Python, driver and the CANN in use, by part, and the same for
+    the solver. `family` is that of the chips, None where it is unknown; `cann_missing`: no CANN was found."""
+
+    parts: Mapping[str, str]
+    stack: Stack
+    family: str | None = None
+    cann_missing: bool = False
+
+    def release_of(self, framework: Framework) -> str:
+        """The installed release of a framework; empty where it is not installed."""
+        return wheel(self.parts.get(framework.package, ""))
 
 
-def installed_parts(python: PythonEnvironment, cann: Cann | None) -> dict[str, str]:
-    """The release of every distribution, of Python and of the CANN in use, by part."""
+@record(frozen=True, kw_only=True)
+class Smallest:
+    """The smallest change: the set that is reached, what has to be installed by part, in the order of installation, and
+    the solver's answer, which has torch and torch_npu as they are then."""
+
+    release: FrameworkRelease
+    changes: Mapping[str, str]
+    solution: Solution
+
+
+def releases_here(
+    python: PythonEnvironment, cann: Cann | None, driver: str | None, family: str | None = None
+) -> Installed:
+    """What is here, by the facts."""
     parts = {name: one.version for name, one in python.distributions.items()}
     parts["python"] = python.version
     if "torch-npu" in parts:
         parts["torch_npu"] = parts["torch-npu"]
-    if cann is not None and cann.chosen is not None and cann.chosen.stated:
-        parts["cann"] = cann.chosen.stated
-    return parts
+    stated = cann.chosen.stated if cann is not None and cann.chosen is not None else None
+    parts |= {part: version for part, version in (("cann", stated), ("driver", driver)) if version}
+    return Installed(
+        parts=parts,
+        stack=stack_of(python, stated, driver),
+        family=family,
+        cann_missing=cann is not None and cann.chosen is None,
+    )
 
 
 def name_of(part: str) -> str:
@@ -48,101 +87,202 @@ def name_of(part: str) -> str:
     return _NAMES.get(part, part)
 
 
-def misfits(release: FrameworkRelease, parts: Parts) -> dict[str, Severity]:
-    """The installed parts that differ from the published set, each with how badly, in the order of installation.
+def requirements(release: FrameworkRelease, here: Installed) -> dict[str, str]:
+    """What a published set requires on this node, in the order of installation.
 
-    What is not installed is no difference: the framework names it when it starts, or does without.
+    Without what does not run on these chips; with the driver that its CANN requires, where that here is too old.
     """
-    found = {part: misfit(part, version, parts[part]) for part, version in release.requires.items() if part in parts}
-    return {part: severity for part, severity in sorted(found.items(), key=_place) if severity is not None}
+    table = knowledge.stacks()
+    found = {part: version for part, version in release.requires.items() if not _is_unsupported(table, part, here)}
+    if "driver" not in found and "cann" in found:
+        keeps = misfit("cann", found["cann"], here.parts["cann"]) is None if "cann" in here.parts else False
+        driver = driver_required(
+            here.parts["cann"] if keeps else _single_release(found["cann"]), here.parts.get("driver")
+        )
+        found |= {"driver": driver} if driver is not None else {}
+    return {part: found[part] for part in sorted(found, key=_place)}
 
 
-def published_by_others(framework: Framework, table: Stacks, parts: Parts) -> frozenset[str]:
+def _is_unsupported(table: Stacks, package: str, here: Installed) -> bool:
+    support = table.chip(package, here.family) if here.family is not None else None
+    return support is not None and not support.supported
+
+
+def misfits(release: FrameworkRelease, here: Installed) -> dict[str, Severity]:
+    """The installed parts that differ from the published set, each with how badly, in the order of installation."""
+    asked = requirements(release, here)
+    found = {part: misfit(part, asked[part], here.parts[part]) for part in asked if part in here.parts}
+    return {part: severity for part, severity in found.items() if severity is not None}
+
+
+def missing_packages(framework: Framework, release: FrameworkRelease, here: Installed) -> dict[str, Severity]:
+    """The packages of the published set that are not installed, each with how badly it is missed.
+
+    A job can do without an optional one, and needs none where another engine takes their place.
+    """
+    instead = any(name in here.parts for name in framework.instead)
+    absent = [part for part in requirements(release, here) if part not in here.parts and part not in SOLVED[:3]]
+    return {
+        part: Severity.WARNING if part in framework.optional else Severity.ERROR
+        for part in absent
+        if not (instead and part in framework.optional)
+    }
+
+
+def published_by_others(framework: Framework, table: Stacks, here: Installed) -> frozenset[str]:
     """The parts that another installed framework, whose published set names this release, requires as they are.
 
     verl 0.8.0 publishes vLLM Ascend 0.18.0 with a newer CANN than vLLM Ascend itself does.
     """
     found: set[str] = set()
-    for other in table.frameworks:
-        row = table.release(other.name, parts[other.package]) if other.package in parts else None
-        if row is not None and framework.package in row.requires:
-            wrong = misfits(row, parts)
-            found |= set() if framework.package in wrong else row.requires.keys() - wrong.keys()
+    for _, row in _sets_around(framework, table, here):
+        wrong = misfits(row, here)
+        found |= set() if framework.package in wrong else row.requires.keys() - wrong.keys()
     return frozenset(found)
 
 
-def _place(item: tuple[str, object]) -> int:
-    part = item[0]
-    return _ORDER.index(part) if part in _ORDER else len(_ORDER)
+def adviser(framework: Framework, table: Stacks, here: Installed) -> Framework:
+    """The framework whose smallest change holds: another installed one that requires this one and has to change too."""
+    around = _sets_around(framework, table, here)
+    return next((other for other, row in around if misfits(row, here) or missing_packages(other, row, here)), framework)
 
 
-def nearest(framework: Framework, table: Stacks, parts: Parts) -> tuple[FrameworkRelease, tuple[str, ...]] | None:
-    """The published set that takes the smallest change, and the parts to change; None where none is published.
+def _sets_around(framework: Framework, table: Stacks, here: Installed) -> list[tuple[Framework, FrameworkRelease]]:
+    """The other installed frameworks whose published set names this one, with that set."""
+    there = [other for other in table.frameworks if here.release_of(other)]
+    rows = [(other, table.release(other.name, here.release_of(other))) for other in there]
+    return [(other, row) for other, row in rows if row is not None and framework.package in row.requires]
 
-    The installed release of the framework wins where two are equal, then the newest finished one.
+
+def _place(part: str) -> int:
+    """Where a part comes in the order of installation: a plug-in behind what it extends, then the rest."""
+    order = (*SOLVED, *FIRST)
+    plug_ins = {framework.package for framework in knowledge.stacks().frameworks}
+    return order.index(part) if part in order else len(order) + (part not in plug_ins)
+
+
+def nearest(framework: Framework, table: Stacks, here: Installed) -> Smallest | None:
+    """The published set that takes the smallest change; None where no set can be reached.
+
+    The installed release of the framework wins where two are equal, then a finished one, the nearest CANN, the nearest
+    release of the framework, the newest. Sets of other installed frameworks that fit now still fit, where possible.
     """
-    here = wheel(parts.get(framework.package, ""))
-    best: tuple[tuple[int, bool, bool, int], FrameworkRelease, tuple[str, ...]] | None = None
-    for place, release in enumerate(table.of(framework.name)):
-        wrong = tuple(misfits(release, parts))
-        stays = release.speaks_of(here)
-        cost = sum(_COSTS.get(part, _PACKAGE_COST) for part in wrong) + (0 if stays else _PACKAGE_COST)
-        key = (cost, not stays, "rc" in release.release, place)
+    kept = _sets_to_keep(framework, table, here)
+    return (_nearest(framework, table, here, kept) if kept else None) or _nearest(framework, table, here, ())
+
+
+def _sets_to_keep(framework: Framework, table: Stacks, here: Installed) -> tuple[FrameworkRelease, ...]:
+    """The published sets of other installed frameworks that fit, without those that this framework's own set names."""
+    named = {part for row in table.of(framework.name) for part in row.requires}
+    others = [other for other in table.frameworks if other is not framework and other.package not in named]
+    rows = [table.release(other.name, here.release_of(other)) for other in others if here.release_of(other)]
+    return tuple(row for row in rows if row is not None and not misfits(row, here))
+
+
+def _nearest(
+    framework: Framework, table: Stacks, here: Installed, kept: tuple[FrameworkRelease, ...]
+) -> Smallest | None:
+    """The published set that takes the smallest change after which these others fit."""
+    now = here.release_of(framework)
+    of_now = table.release(framework.name, now) if now else None
+    support = table.chip(framework.package, here.family) if here.family is not None else None
+    solved: dict[tuple[str | None, ...], Solution | None] = {}
+    best: tuple[tuple[int, ...], Smallest] | None = None
+    rows = table.of(framework.name)
+    for place, release in enumerate(rows):
+        if support is not None and support.since is not None and is_older(release.release, support.since):
+            continue
+        wrong = {**misfits(release, here), **missing_packages(framework, release, here)}
+        packages = [part for part in wrong if part not in SOLVED]
+        stays = release is of_now
+        cost = _PACKAGE_COST * (sum(part in here.parts for part in packages) + (not stays))
+        asked = tuple(release.requires.get(part) for part in SOLVED)
+        if best is not None and cost > best[0][0]:
+            continue
+        if asked not in solved:
+            solved[asked] = solve(here.stack, knowledge.compatibility(), _demand(release, here, kept))
+        if (solution := solved[asked]) is None:
+            continue
+        away = abs(place - rows.index(of_now)) if of_now is not None else 0
+        key = (cost + solution.cost, not stays, "rc" in release.release, solution.distance, away, place)
         if best is None or key < best[0]:
-            best = (key, release, wrong)
-    return best[1:] if best else None
+            changes = {change.part: wheel(change.then) for change in solution.changes}
+            changes |= {change.part: change.then for change in solution.changes if change.part in ("cann", "driver")}
+            changes |= {part: release.requires[part] for part in packages}
+            ordered = {part: changes[part] for part in sorted(changes, key=_place)}
+            best = (key, Smallest(release=release, changes=ordered, solution=solution))
+    return best[1] if best else None
 
 
-def pair_wanted(options: Options, python: PythonEnvironment, cann: Cann | None) -> Solution | None:
-    """The torch and torch_npu of the published set that the first framework of --for takes; None where it names none.
+def _demand(release: FrameworkRelease, here: Installed, kept: tuple[FrameworkRelease, ...]) -> Demand:
+    """What a published set asks the solver for, beside others that have to fit."""
+    requires = release.requires
+    table = knowledge.compatibility()
+    named = {part: one for part in SOLVED if part in requires and (one := _single_release(requires[part])) is not None}
+    if (row := table.release(named["torch_npu"]) if "torch_npu" in named else None) is not None:
+        named["torch_npu"] = row.version
+        if "cann" in named and table.judge(row, named["cann"]) is Fit.OUTSIDE:
+            del named["torch_npu"]  # a later post release of it is for this CANN
+    driver = here.parts.get("driver")
+    own = requires.get("driver")
+
+    @cache
+    def accepts(part: str, version: str) -> bool:
+        asked = [row.requires[part] for row in (release, *kept) if part in row.requires]
+        return all(misfit(part, published, version) is None for published in asked)
+
+    def driver_for(cann: str | None) -> str | None:
+        required = driver_required(cann, driver)
+        if own is None or driver is None or misfit("driver", own, driver) is None:
+            return required
+        least = exact_release(own)
+        return required if required is not None and misfit("driver", own, required) is None else least
+
+    return Demand(
+        accepts=accepts,
+        requires=frozenset(requires) if "cann" in here.parts or here.cann_missing else frozenset(requires) - {"cann"},
+        named=named,
+        driver=driver_for,
+        free=frozenset({"driver"}) if driver_required(here.parts.get("cann"), driver) is not None else frozenset(),
+    )
+
+
+def pair_wanted(
+    options: Options, python: PythonEnvironment, cann: Cann | None, driver: DriverInstall | None
+) -> Solution | None:
+    """The torch and torch_npu that the smallest change of the first framework of --for has; None where it has none.
 
     What python.pairing and its like propose then is what the framework's own check asks for.
     """
-    table, parts = knowledge.stacks(), installed_parts(python, cann)
+    table = knowledge.stacks()
+    here = releases_here(python, cann, driver.stated if driver is not None else None)
     for name in options.frameworks:
-        found = nearest(table.framework(name), table, parts)
-        if found is None or not {"torch", "torch_npu"} <= set(found[0].requires):
+        found = nearest(table.framework(name), table, here)
+        if found is None or not found.solution.torch_npu:
             continue
-        pair = {part: exact_release(found[0].requires[part]) for part in ("torch", "torch_npu")}
-        row = knowledge.compatibility().release(pair["torch_npu"])
+        pair = {"torch": wheel(found.solution.torch), "torch_npu": wheel(found.solution.torch_npu)}
+        row = knowledge.compatibility().release(found.solution.torch_npu)
         if row is None or row.torch != pair["torch"] or row.supports_python(python.version) is False:
             continue
         now = {"torch": python.torch, "torch_npu": python.torch_npu}
-        installed = {part: one.version.partition("+")[0] if one is not None else None for part, one in now.items()}
-        changes = tuple(Change(part, installed[part], then) for part, then in pair.items() if installed[part] != then)
-        grounds = messages.PUBLISHED_SET.text(title=table.framework(name).title, release=found[0].release)
-        return Solution(changes=changes, **pair, fit=Fit.PAIRED, rests_on=grounds, as_of=table.as_of)
+        there = {part: one.version.partition("+")[0] if one is not None else None for part, one in now.items()}
+        changes = tuple(Change(part, there[part], then) for part, then in pair.items() if there[part] != then)
+        grounds = messages.PUBLISHED_SET.text(title=table.framework(name).title, release=found.release.release)
+        torch, torch_npu = pair["torch"], pair["torch_npu"]
+        return Solution(
+            changes=changes,
+            torch=torch,
+            torch_npu=torch_npu,
+            fit=Fit.PAIRED,
+            rests_on=grounds,
+            as_of=table.as_of,
+        )
     return None
 
 
-def commands(
-    framework: Framework, release: FrameworkRelease, wrong: tuple[str, ...], python: PythonEnvironment, parts: Parts
-) -> Iterator[str]:
-    """The commands of a change, in the order in which they have to run."""
-    pip = f"{python.executable} -m pip install"
-    if "cann" in wrong:
-        yield f"./Ascend-cann-toolkit_{exact_release(release.requires['cann'])}_linux-$(arch).run --install"
-    if "python" in wrong:
-        yield f"conda create -n {framework.name} 'python{release.requires['python'].replace(' ', '')}'"
-    packages = [part for part in wrong if part not in ("cann", "python")]
-    yield from (f"{pip} {_pin(part, release)}" for part in packages if part in _ORDER)
-    last = [part for part in packages if part not in _ORDER]
-    stays = release.speaks_of(wheel(parts.get(framework.package, "")))
-    again = stays and any(part in _ORDER for part in packages)
-    if framework.in_package_index and (again or not stays):
-        last.insert(0, framework.package)
-    if last:
-        why = f"  # {messages.AGAIN.text()}" if framework.package in last and again else ""
-        yield f"{pip} {' '.join(_pin(part, release, framework) for part in last)}{why}"
-
-
-def _pin(part: str, release: FrameworkRelease, framework: Framework | None = None) -> str:
-    if framework is not None and part == framework.package:
-        return part if release.release == "*" else f"{part}=={release.release}"
-    wanted = release.requires[part]
-    if part in _FIRST_OF_RANGE:
-        return f"{part}=={exact_release(wanted)}"
-    return f"'{part}{wanted.replace(' ', '')}'" if re.match(r"[<>=!~]", wanted) else f"{part}=={exact_release(wanted)}"
+def _single_release(published: str) -> str | None:
+    """The release where a published version is one; None for several and for a range."""
+    return None if re.match(r"[<>=!~]", published) or " or " in published else published
 
 
 def exact_release(published: str) -> str:

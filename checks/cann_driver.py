@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 from npudoctor import knowledge
@@ -14,12 +13,13 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.npu_smi import NpuSmiInfo
+from npudoctor.facts.python.published_releases import is_too_old
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.python.torch_abi import TorchAbi
 from npudoctor.facts.system.platform import Platform
-from npudoctor.facts.versions import CannVersion, DriverVersion
-from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
-from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Unavailable, check
+from npudoctor.facts.versions import CannVersion
+from npudoctor.knowledge.pairs import HdkSupport
+from npudoctor.sdk import Evidence, Finding, NotApplicable, Unavailable, check
 
 from ._packages import explain_command, upgrade_commands
 from .messages import cann as messages
@@ -52,37 +52,19 @@ def driver_matches_cann(
     if support is None:
         yield _not_listed(install, source, stated)
         return
-    fit = support.judge(stated)
-    older = fit is Fit.UNKNOWN and _is_older(stated, support)
-    if (fit is Fit.OUTSIDE or older) and support.confidence is not Confidence.WEAK:
+    if is_too_old(stated, support):
         yield _too_old(install, source, stated, support, upgrade_commands(cards, platform) if container is None else ())
-    elif fit in (Fit.OUTSIDE, Fit.UNKNOWN):
+    elif not support.judge(stated).is_good:
         yield _not_listed(install, source, stated)
 
 
 def _driver(driver: DriverInstall | None, info: NpuSmiInfo | None) -> tuple[str, str]:
     """The source of the driver's version, and the version."""
-    if driver is not None and driver.file is not None:
-        version = driver.file.package_version or driver.file.version
-        if version is not None:
-            return driver.path, str(version)
+    if driver is not None and driver.stated is not None:
+        return driver.path, driver.stated
     if info is not None and info.driver_version is not None:
         return info.shown_by, str(info.driver_version)
     raise Unavailable(messages.DRIVER_VERSION_UNKNOWN.text())
-
-
-def _is_older(stated: str, support: HdkSupport) -> bool:
-    """Whether a driver is older than all that the list names; not where one of the two is no version."""
-    oldest = support.oldest_compatible
-    if oldest is None:
-        return False
-    with contextlib.suppress(ParseError):
-        version = DriverVersion.parse(stated)
-        if oldest.upper().endswith(".X"):
-            stem = tuple(map(int, oldest[:-2].split(".")))
-            return version.release[: len(stem)] < stem
-        return version < DriverVersion.parse(oldest)
-    return False
 
 
 def _too_old(

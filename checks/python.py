@@ -8,6 +8,7 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.driver.install import DriverInstall
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.python.imports import TorchImport, TorchNpuImport
 from npudoctor.facts.python.requirements import find_requirement
@@ -103,6 +104,7 @@ def torch_is_installed_for_the_cpu(
     target: TargetPython,
     cann: Cann | None,
     imported: TorchImport | None,
+    driver: DriverInstall | None,
     options: Options,
 ) -> Iterator[Finding]:
     """torch installed as a CPU build.
@@ -112,7 +114,7 @@ def torch_is_installed_for_the_cpu(
     """
     torch = python.torch
     if torch is None:
-        change = pair_wanted(options, python, cann) or smallest_change(python, _cann(cann))
+        change = pair_wanted(options, python, cann, driver) or smallest_change(python, _cann(cann))
         missing = messages.BOTH_MISSING if python.torch_npu is None else messages.TORCH_MISSING
         of_the_system = python.torch_npu is None and is_of_the_system(python)
         how = ("npudoctor fix python.create",) if of_the_system else tuple(commands(change, python) if change else ())
@@ -146,7 +148,7 @@ def torch_is_installed_for_the_cpu(
 
 @check("python.torch-npu", requires=(SoftwareStack,), fix="python.install-pair")
 def torch_npu_is_installed(
-    python: PythonEnvironment, target: TargetPython, cann: Cann | None, options: Options
+    python: PythonEnvironment, target: TargetPython, cann: Cann | None, driver: DriverInstall | None, options: Options
 ) -> Iterator[Finding]:
     """torch_npu installed and not hidden by a source tree.
 
@@ -155,7 +157,7 @@ def torch_npu_is_installed(
     if python.torch_npu is None:
         if python.torch is None:
             raise Unavailable(messages.NEITHER_INSTALLED.text(), blocked_by="python.torch")
-        yield _no_torch_npu(python, target, _cann(cann), pair_wanted(options, python, cann))
+        yield _no_torch_npu(python, target, _cann(cann), pair_wanted(options, python, cann, driver))
     elif hidden := python.shadows.get("torch_npu"):
         yield messages.HIDDEN.finding(
             subject="python",
@@ -207,7 +209,12 @@ def _no_torch_npu(
 
 @check("python.pairing", requires=(SoftwareStack,), fix="python.install-pair")
 def torch_and_torch_npu_match(
-    pair: TorchPair, python: PythonEnvironment, cann: Cann | None, imported: TorchNpuImport | None, options: Options
+    pair: TorchPair,
+    python: PythonEnvironment,
+    cann: Cann | None,
+    imported: TorchNpuImport | None,
+    driver: DriverInstall | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """torch and torch_npu versions match.
 
@@ -224,7 +231,7 @@ def torch_and_torch_npu_match(
     except ParseError as problem:
         raise Unavailable(messages.TORCH_VERSION_UNKNOWN.text(problem=problem)) from problem
     if not fits:
-        wanted = pair_wanted(options, python, cann)
+        wanted = pair_wanted(options, python, cann, driver)
         yield _not_a_pair(pair, python, needed, _cann(cann), imported, wanted)
 
 
@@ -273,7 +280,11 @@ def _matching_copy(pair: TorchPair, python: PythonEnvironment, needed: Needed) -
 
 @check("python.cann-pairing", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-pair")
 def torch_npu_and_cann_match(
-    python: PythonEnvironment, cann: Cann, imported: TorchNpuImport | None, options: Options
+    python: PythonEnvironment,
+    cann: Cann,
+    imported: TorchNpuImport | None,
+    driver: DriverInstall | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """torch_npu and CANN versions match.
 
@@ -293,7 +304,7 @@ def torch_npu_and_cann_match(
         return
     if fit is Fit.OUTSIDE or (row is not None and fit is Fit.UNPAIRED and _far_apart(row, installed.version)):
         assert row is not None
-        wanted = pair_wanted(options, python, cann)
+        wanted = pair_wanted(options, python, cann, driver)
         yield _wrong_cann(python, row, installed.stated, table, imported, wanted)
     else:
         yield _not_proven(python.torch_npu.version, row, installed.stated, fit, table)

@@ -6,9 +6,11 @@ A check of a framework that is not installed does not apply, unless `check --for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.driver.install import DriverInstall
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
@@ -16,7 +18,9 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.service_port import ServicePort
 from npudoctor.facts.node.working_folder import WorkingFolder
 from npudoctor.facts.python.operator_builds import OperatorBuilds
+from npudoctor.facts.python.published_releases import driver_required
 from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.system.processes import Processes
 from npudoctor.facts.versions import is_older
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
@@ -24,34 +28,61 @@ from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, Seve
 
 from ._owners import owners
 from ._places import place_of
-from ._stacks import commands, installed_parts, misfits, name_of, nearest, published_by_others
+from ._stack_commands import Node, commands
+from ._stacks import (
+    Installed,
+    Smallest,
+    adviser,
+    misfits,
+    missing_packages,
+    name_of,
+    nearest,
+    published_by_others,
+    releases_here,
+    requirements,
+)
 from .messages import stack as messages
 
 _EXPLAINED_BY = (
     "cann.installed",
+    "cann.driver",
     "python.version",
     "python.torch",
     "python.torch-npu",
     "python.pairing",
     "python.cann-pairing",
 )
-_THEIR_OWN = frozenset({"torch", "torch_npu", "cann", "python"})
-"""What the checks of the Python judge too: a difference in these alone is explained by theirs."""
+_THEIR_OWN = frozenset({"torch", "torch_npu", "cann", "python", "driver"})
+"""What the checks of Python and driver judge too: a difference in these alone is explained by theirs."""
+
+_AROUND = {"vllm-ascend": ("stack.verl",)}
+"""The checks of frameworks that require this one: where their set has to change, they say how."""
 
 
 def _check_of(name: str, package: str, title: str) -> Check:
     """The check of one framework."""
 
     def releases_go_together(
-        python: PythonEnvironment, cann: Cann | None, cards: Chips | None, options: Options
+        python: PythonEnvironment,
+        cann: Cann | None,
+        cards: Chips | None,
+        driver: DriverInstall | None,
+        platform: Platform | None,
+        container: Container | None,
+        options: Options,
     ) -> Iterator[Finding]:
         if package not in python.distributions and name not in options.frameworks:
             raise NotApplicable(messages.NOT_INSTALLED.text(title=title))
         framework = knowledge.stacks().framework(name)
         yield from _of_unnamed_chip(framework, cards)
         family = cards.family if cards is not None else None
-        yield from _of_chip(framework, python, family)
-        yield from _of_releases(framework, python, cann)
+        here = releases_here(python, cann, driver.stated if driver is not None else None, family)
+        on_chip = list(_of_chip(framework, here, python))
+        yield from on_chip
+        if not any(finding.params.get("package") == package for finding in on_chip):
+            yield from _of_releases(
+                framework, here, Node(python=python, cards=cards, platform=platform, container=container)
+            )
 
     releases_go_together.__doc__ = f"""Releases of {title} match, and support these chips.
 
@@ -59,7 +90,7 @@ def _check_of(name: str, package: str, title: str) -> Check:
     import, or later with an attribute or an operator that is missing. Judged only where it is installed, or asked for
     by --for.
     """
-    made = check(f"stack.{name}", explained_by=_EXPLAINED_BY, requires=(SoftwareStack,))
+    made = check(f"stack.{name}", explained_by=(*_EXPLAINED_BY, *_AROUND.get(name, ())), requires=(SoftwareStack,))
     return made(releases_go_together)
 
 
@@ -74,37 +105,35 @@ mindspeed = _check_of("mindspeed", "mindspeed", "MindSpeed")
 ms_swift = _check_of("ms-swift", "ms-swift", "ms-swift")
 
 
-def _of_chip(framework: Framework, python: PythonEnvironment, family: str | None) -> Iterator[Finding]:
-    """What is known not to run on these chips: the framework, and the packages that belong to it."""
-    if family is None:
+def _of_chip(framework: Framework, here: Installed, python: PythonEnvironment) -> Iterator[Finding]:
+    """What is known not to run on these chips: the framework, what belongs to it, and what it requires."""
+    if here.family is None:
         return
-    for package in (framework.package, *framework.brings):
-        support = knowledge.stacks().chip(package, family)
-        installed = python.distributions.get(package)
-        if support is None or (installed is None and package != framework.package):
+    for package in _judged_here(framework, here):
+        support = knowledge.stacks().chip(package, here.family)
+        version = here.parts.get(package)
+        if support is None or (version is None and package != framework.package):
             continue
-        note = support.note or messages.NO_NOTE.text()
-        evidence = (
-            Evidence(
-                source=python.executable,
-                actual=f"{package} {installed.version}" if installed is not None else messages.MISSING_PART.text(),
-            ),
-        )
+        name, actual = framework.name, f"{package} {version}" if version is not None else messages.MISSING_PART.text()
+        note, evidence = support.note or messages.NO_NOTE.text(), (Evidence(source=python.executable, actual=actual),)
         if not support.supported:
-            yield messages.CHIP[framework.name].finding(
+            extra = package not in (framework.package, *framework.brings)
+            yield messages.CHIP[name].finding(
                 subject="python",
                 package=package,
-                family=family,
+                family=here.family,
                 note=note,
+                hint=messages.REMOVE.text(package=package, title=framework.title) if extra else None,
+                commands=(f"{python.executable} -m pip uninstall -y {package}",) if extra else (),
                 evidence=evidence,
                 links=support.sources,
             )
-        elif support.since is not None and installed is not None and is_older(installed.version, support.since):
-            yield messages.CHIP_SINCE[framework.name].finding(
+        elif support.since is not None and version is not None and is_older(version, support.since):
+            yield messages.CHIP_SINCE[name].finding(
                 subject="python",
                 package=package,
-                release=installed.version,
-                family=family,
+                release=version,
+                family=here.family,
                 since=support.since,
                 note=note,
                 evidence=evidence,
@@ -112,58 +141,72 @@ def _of_chip(framework: Framework, python: PythonEnvironment, family: str | None
             )
 
 
-def _of_releases(framework: Framework, python: PythonEnvironment, cann: Cann | None) -> Iterator[Finding]:
-    table, parts = knowledge.stacks(), installed_parts(python, cann)
-    found = nearest(framework, table, parts)
-    here = python.distributions.get(framework.package)
-    if here is None:
-        release, wrong = found if found is not None else (None, ())
-        yield messages.REQUIRED[framework.name].finding(
-            subject="python",
-            title=framework.title,
-            python=python.executable,
-            hint=_how_to_install(framework, release, wrong),
-            commands=_first_commands(framework, release, wrong, python, parts),
-            evidence=(
-                Evidence(source=python.executable, expected=framework.package, actual=messages.MISSING_PART.text()),
-            ),
-            links=release.sources if release is not None else (),
-        )
+def _judged_here(framework: Framework, here: Installed) -> list[str]:
+    """The packages whose chips this check judges: its own, and what its releases require and no other one judges."""
+    table = knowledge.stacks()
+    own = [framework.package, *framework.brings]
+    required = {part: None for release in table.of(framework.name) for part in release.requires}
+    of_others = {
+        part
+        for other in table.frameworks[: table.frameworks.index(framework)]
+        if here.release_of(other)
+        for part in (other.package, *other.brings, *(part for row in table.of(other.name) for part in row.requires))
+    }
+    return list(dict.fromkeys([*own, *(part for part in required if part not in of_others)]))
+
+
+def _of_releases(framework: Framework, here: Installed, node: Node) -> Iterator[Finding]:
+    table = knowledge.stacks()
+    version = here.parts.get(framework.package)
+    if version is None:
+        yield _not_installed_finding(framework, here, node)
         return
-    published = table.release(framework.name, here.version)
+    published = table.release(framework.name, version)
     if published is None:
         yield messages.NOT_LISTED[framework.name].finding(
-            subject="python", title=framework.title, release=here.version, as_of=table.as_of
+            subject="python", title=framework.title, release=version, as_of=table.as_of
         )
         return
-    elsewhere = published_by_others(framework, table, parts)
-    wrong_here = {part: how for part, how in misfits(published, parts).items() if part not in elsewhere}
-    if wrong_here and found is not None:
-        yield _mismatch(framework, published, wrong_here, found, python, parts)
+    elsewhere = published_by_others(framework, table, here)
+    wrong = {part: how for part, how in misfits(published, here).items() if part not in elsewhere}
+    absent = {part: how for part, how in missing_packages(framework, published, here).items() if part not in elsewhere}
+    if wrong or absent:
+        yield _mismatch(framework, published, wrong, absent, here, node)
 
 
-def _how_to_install(framework: Framework, release: FrameworkRelease | None, wrong: tuple[str, ...]) -> str:
+def _not_installed_finding(framework: Framework, here: Installed, node: Node) -> Finding:
+    """The finding about a framework that was asked for and is not installed."""
+    change = nearest(framework, knowledge.stacks(), here)
+    return messages.REQUIRED[framework.name].finding(
+        subject="python",
+        title=framework.title,
+        python=node.python.executable,
+        hint=_how_to_install(framework, change),
+        commands=_commands(framework, change, here, node),
+        evidence=(
+            Evidence(source=node.python.executable, expected=framework.package, actual=messages.MISSING_PART.text()),
+        ),
+        links=change.release.sources if change is not None else (),
+    )
+
+
+def _how_to_install(framework: Framework, change: Smallest | None) -> str:
     """Which release to install, or where it is said, for a framework that is not installed."""
+    release = change.release if change is not None else None
     source = next(iter((*(release.sources if release is not None else ()), *framework.sources)), "")
-    if release is None or "*" in release.release:
+    if change is None or release is None or "*" in release.release:
         return messages.INSTALL_ANY.text(title=framework.title, source=source)
     if not framework.in_package_index:
         what = messages.PART.text(part=framework.title, version=release.release)
         return messages.INSTALL_ELSEWHERE.text(what=what, source=source)
-    changes = ", ".join(_part(part, release.requires[part]) for part in wrong)
+    changes = ", ".join(_part(part, version) for part, version in change.changes.items())
     said = messages.INSTALL_AND if changes else messages.INSTALL
     return said.text(title=framework.title, release=release.release, **({"changes": changes} if changes else {}))
 
 
-def _first_commands(
-    framework: Framework,
-    release: FrameworkRelease | None,
-    wrong: tuple[str, ...],
-    python: PythonEnvironment,
-    parts: dict[str, str],
-) -> tuple[str, ...]:
-    """The commands for a framework that is not installed; without any, the one that shows what is published."""
-    found = tuple(commands(framework, release, wrong, python, parts)) if release is not None else ()
+def _commands(framework: Framework, change: Smallest | None, here: Installed, node: Node) -> tuple[str, ...]:
+    """The commands of a change; without any, the one that shows what is published."""
+    found = tuple(commands(framework, change, here, node)) if change is not None else ()
     return found or (f"npudoctor knowledge pair --for {framework.name}",)
 
 
@@ -171,46 +214,67 @@ def _mismatch(
     framework: Framework,
     published: FrameworkRelease,
     wrong: dict[str, Severity],
-    change: tuple[FrameworkRelease, tuple[str, ...]],
-    python: PythonEnvironment,
-    parts: dict[str, str],
+    absent: dict[str, Severity],
+    here: Installed,
+    node: Node,
 ) -> Finding:
-    release, to_change = change
-    return messages.MISMATCH[framework.name].finding(
+    """The finding about parts of the published set that differ or are not installed."""
+    table = knowledge.stacks()
+    advised = adviser(framework, table, here)
+    change = nearest(advised, table, here)
+    asked = requirements(published, here)
+    parts = [part for part in asked if part in {**wrong, **absent}]
+    message = messages.MISMATCH if wrong else messages.MISSING
+    found = [_part(part, here.parts[part]) if part in wrong else messages.NO_PART.text(part=part) for part in parts]
+    differences: dict[str, Any] = {"found": found} if wrong else {}
+    return message[framework.name].finding(
         subject="python",
-        severity=max(wrong.values()),
-        symptom=set(wrong) <= _THEIR_OWN,
+        severity=max([*wrong.values(), *absent.values()]),
+        symptom=_is_explained(parts, here) or advised is not framework,
         title=framework.title,
-        release=parts[framework.package],
-        required=[_part(part, published.requires[part]) for part in wrong],
-        found=[_part(part, parts[part]) for part in wrong],
+        release=here.parts[framework.package],
+        required=[_part(part, asked[part]) for part in parts],
+        **differences,
         published=[_part(part, version) for part, version in published.requires.items()],
-        as_of=knowledge.stacks().as_of,
-        hint=_hint(framework, published, release, to_change),
-        commands=tuple(commands(framework, release, to_change, python, parts)),
+        as_of=table.as_of,
+        hint=_hint(advised, change, here, node),
+        commands=_commands(advised, change, here, node),
         evidence=tuple(
             Evidence(
-                source=python.executable if part != "cann" else "CANN",
-                expected=_part(part, published.requires[part]),
-                actual=parts[part],
+                source=name_of(part) if part in ("cann", "driver") else node.python.executable,
+                expected=_part(part, asked[part]),
+                actual=here.parts.get(part, messages.MISSING_PART.text()),
             )
-            for part in wrong
+            for part in parts
         ),
         links=published.sources,
     )
+
+
+def _is_explained(parts: list[str], here: Installed) -> bool:
+    """Whether other checks judge all these parts; an error about the driver says nothing of the others."""
+    if parts == ["driver"]:
+        return True
+    too_old = driver_required(here.parts.get("cann"), here.parts.get("driver")) is not None
+    return set(parts) <= _THEIR_OWN - {"driver"} and not too_old
 
 
 def _part(part: str, version: str) -> str:
     return messages.PART.text(part=name_of(part), version=version)
 
 
-def _hint(framework: Framework, here: FrameworkRelease, release: FrameworkRelease, wrong: tuple[str, ...]) -> str:
-    changes = ", ".join(_part(part, release.requires[part]) for part in wrong)
-    if release is here:
-        return messages.KEEP_RELEASE.text(changes=changes)
-    if not changes:
-        return messages.OTHER_RELEASE_ALONE.text(title=framework.title, release=release.release)
-    return messages.OTHER_RELEASE.text(title=framework.title, release=release.release, changes=changes)
+def _hint(framework: Framework, change: Smallest | None, here: Installed, node: Node) -> str | None:
+    if change is None:
+        return None
+    release, changes = change.release, ", ".join(_part(*item) for item in change.changes.items())
+    if release is knowledge.stacks().release(framework.name, here.release_of(framework)):
+        said = messages.KEEP_RELEASE.text(changes=changes)
+    elif changes:
+        said = messages.OTHER_RELEASE.text(title=framework.title, release=release.release, changes=changes)
+    else:
+        said = messages.OTHER_RELEASE_ALONE.text(title=framework.title, release=release.release)
+    on_host = "driver" in change.changes and node.container is not None
+    return f"{said} {messages.DRIVER_OF_THE_HOST.text()}" if on_host else said
 
 
 @check("stack.operators", after=("npu.present",), explained_by=("stack.vllm-ascend",), requires=(SoftwareStack,))
@@ -264,10 +328,15 @@ def service_port_is_free(
 ) -> Iterator[Finding]:
     """Port of the service free.
 
-    A service that finds its port in use ends, or a client reaches another program. Judged only for a service with an
-    option --port, in a job that --environment pid:N names, and in a pod.
+    A service that finds its port in use ends, or a client reaches another program. The port is that of its options,
+    of its file (MindIE), or its default. Judged only in a job that --environment pid:N names, and in a pod.
     """
-    evidence = (Evidence(source=messages.COMMAND_LINE.text(pid=service.pid), actual=f"--port {service.port}"),)
+    evidence = (
+        Evidence(
+            source=messages.COMMAND_LINE.text(pid=service.pid),
+            actual=service.source or messages.DEFAULT_PORT.text(port=service.port),
+        ),
+    )
     if not service.listens:
         for owner in owners(service.others, processes, None):
             yield messages.PORT_TAKEN.finding(
@@ -285,7 +354,15 @@ def service_port_is_free(
 
 
 @check("stack.site", explained_by=_EXPLAINED_BY, requires=(SoftwareStack,))
-def site(python: PythonEnvironment, cann: Cann | None, cards: Chips | None, options: Options) -> Iterator[Finding]:
+def site(
+    python: PythonEnvironment,
+    cann: Cann | None,
+    cards: Chips | None,
+    driver: DriverInstall | None,
+    platform: Platform | None,
+    container: Container | None,
+    options: Options,
+) -> Iterator[Finding]:
     """Releases of frameworks that the site added match.
 
     Files in /etc/npudoctor/knowledge.d add frameworks to those that are built in, with their releases and chips. Each
@@ -296,7 +373,8 @@ def site(python: PythonEnvironment, cann: Cann | None, cards: Chips | None, opti
     if not here:
         raise NotApplicable(messages.NONE_OF_THE_SITE.text())
     for one in here:
-        yield from _check_of(one.name, one.package, one.title)(python, cann, cards, options)
+        judge = _check_of(one.name, one.package, one.title)
+        yield from judge(python, cann, cards, driver, platform, container, options)
 
 
 def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:

@@ -27,6 +27,10 @@ NONE_OF_THE_SITE = Sentence("no framework that the site added is installed in th
 
 NOT_INSTALLED = Sentence("{title} not installed in this Python")
 AGAIN = Sentence("again: installs the torch that it requires, where the line before replaced it")
+PUBLISHED_ELSEWHERE = Sentence("{title} {release} is published outside the package index: {source}")
+NO_PART = Sentence("no {part}")
+DRIVER_OF_THE_HOST = Sentence("The driver belongs to the host: upgrade it there.")
+REMOVE = Sentence("Remove {package} on this node; {title} runs without it.")
 KEEP_RELEASE = Sentence("Smallest change: install {changes}.")
 OTHER_RELEASE = Sentence(
     "Smallest change: install {title} {release}, which was published for most versions found here, and {changes}."
@@ -48,6 +52,16 @@ MISMATCH = {
         summary="{title} {release} requires {required}; found {found}",
         detail="Published together as of {as_of}: {published}. With other releases, imports fail or operators are "
         "missing when the model is loaded.",
+        hint="Install the published set.",
+    )
+    for name in _FRAMEWORKS
+}
+MISSING = {
+    name: Message(
+        f"stack.{name}/missing",
+        summary="{title} {release} requires {required}; not installed",
+        detail="Published together as of {as_of}: {published}. Without a part, imports fail or operators are missing "
+        "when the model is loaded.",
         hint="Install the published set.",
     )
     for name in _FRAMEWORKS
@@ -97,8 +111,8 @@ CHIP_NOT_LISTED = {
     )
     for name in _FRAMEWORKS
 }
-MISMATCH, NOT_LISTED, REQUIRED, CHIP, CHIP_SINCE, CHIP_NOT_LISTED = map(
-    _ByFramework, (MISMATCH, NOT_LISTED, REQUIRED, CHIP, CHIP_SINCE, CHIP_NOT_LISTED)
+MISMATCH, NOT_LISTED, REQUIRED, MISSING, CHIP, CHIP_SINCE, CHIP_NOT_LISTED = map(
+    _ByFramework, (MISMATCH, NOT_LISTED, REQUIRED, MISSING, CHIP, CHIP_SINCE, CHIP_NOT_LISTED)
 )
 NAMED = Sentence("Its documents name {families}.")
 NONE_NAMED = Sentence("The tables name no chip for it.")
@@ -166,6 +180,7 @@ CACHE_NO_DIRECTORY = Message(
 # stack.service-port
 
 COMMAND_LINE = Sentence("process {pid}")
+DEFAULT_PORT = Sentence("default port {port}")
 PORT_TAKEN = Message(
     "stack.service-port/taken",
     summary="Port {port} of {title} (process {pid}) is in use by {owner}",

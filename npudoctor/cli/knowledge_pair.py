@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.cli.output import UsageError, write
-from npudoctor.facts.python.published_releases import misfit
+from npudoctor.facts.python.published_releases import is_too_old, misfit
 from npudoctor.facts.versions import CannVersion
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
@@ -126,6 +127,7 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "python": list(release.pythons) or list(release.python_range or ()),
         "driver": list(hdk.paired) if hdk else [],
         "driver_also": list(hdk.compatible) if hdk else [],
+        "driver_fit": _driver_fit(args.driver, cann),
         "known_defects": [
             f"{defect.summary}; fixed in {defect.fixed_in[wheel(release.version)]}"
             for defect in table.known_bad(release.version, python=args.python, cann=args.cann)
@@ -133,6 +135,14 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "confidence": release.confidence.value,
         "sources": list(release.sources),
     }
+
+
+def _driver_fit(driver: str | None, cann: str | None) -> str | None:
+    """How a given driver goes with a CANN; None where none is given, or no table has that CANN."""
+    support = knowledge.compatibility().hdk(cann) if cann is not None else None
+    if support is None or driver is None:
+        return None
+    return _TOO_OLD if is_too_old(driver, support) else support.judge(driver).value
 
 
 def _newest_first(releases: Iterable[str]) -> list[str]:
@@ -144,6 +154,7 @@ def _text(answer: dict[str, Any]) -> str:
     return "\n".join(_lines(answer)) + "\n"
 
 
+_TOO_OLD = "too old"
 _WORDS = {
     "torch": "requires torch",
     "cann": "CANN, paired",
@@ -153,6 +164,7 @@ _WORDS = {
     "python": "Python",
     "driver": "driver, paired",
     "driver_also": "driver, also",
+    "driver_fit": "with this driver",
     "known_defects": "known defect",
     "confidence": "source",
     "sources": "source",
@@ -214,13 +226,11 @@ def _framework(args: argparse.Namespace) -> int:
     except UnknownFramework as problem:
         raise UsageError(f"--for: {problem}") from problem
     version = version.lstrip("=").strip()
-    here = {part: getattr(args, part) for part in ("cann", "python", "torch", "torch_npu") if getattr(args, part)}
+    parts = ("cann", "python", "torch", "torch_npu", "driver")
+    here = {part: getattr(args, part) for part in parts if getattr(args, part)}
     found = [table.release(framework.name, version)] if version else list(table.of(framework.name))
-    matching = [row for row in found if row is not None and all(_names(row, *pair) for pair in here.items())]
-    rows = [
-        {"release": row.release, "requires": dict(row.requires), "note": row.note, "sources": list(row.sources)}
-        for row in matching[:SHOWN]
-    ]
+    matching = [row for row in found if row is not None and all(_names(row, part, here) for part in here)]
+    rows = [_framework_row(row, args) for row in matching[:SHOWN]]
     chips = {row.family: row.supported for row in table.chips if row.package == framework.package}
     answer = {
         "framework": framework.name,
@@ -234,10 +244,36 @@ def _framework(args: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _names(row: FrameworkRelease, part: str, version: str) -> bool:
-    """Whether a published set names this release of a part; one that says nothing of the part does not."""
+def _framework_row(row: FrameworkRelease, args: argparse.Namespace) -> dict[str, Any]:
+    """A published set, with the drivers of its CANN unless it names its own."""
+    cann = _cann_of(row, args.cann)
+    hdk = knowledge.compatibility().hdk(cann) if cann is not None and "driver" not in row.requires else None
+    return {
+        "release": row.release,
+        "requires": dict(row.requires),
+        "driver": list(hdk.paired) if hdk else [],
+        "driver_also": list(hdk.compatible) if hdk else [],
+        "driver_fit": _driver_fit(args.driver, cann) if hdk else None,
+        "note": row.note,
+        "sources": list(row.sources),
+    }
+
+
+def _cann_of(row: FrameworkRelease, given: str | None) -> str | None:
+    """The CANN by which the driver of a published set is judged: the given one, else the oldest that the set names."""
+    found = re.search(r"\d[^\s,]*", row.requires.get("cann", ""))
+    return given or (found[0] if found else None)
+
+
+def _names(row: FrameworkRelease, part: str, here: Mapping[str, str]) -> bool:
+    """Whether a published set names this release of a part; one that says nothing of the part does not.
+
+    Where it does not name a driver, that is said by its CANN.
+    """
     published = row.requires.get(part)
-    return published is not None and misfit(part, published, version) is None
+    if part == "driver" and published is None:
+        return _driver_fit(here[part], _cann_of(row, here.get("cann"))) not in (None, _TOO_OLD)
+    return published is not None and misfit(part, published, here[part]) is None
 
 
 def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
@@ -247,6 +283,9 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
     for row in answer["releases"]:
         lines += [f"{framework.title} {row['release']}"]
         lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]
+        drivers = {_WORDS[key]: row[key] for key in ("driver", "driver_also")}
+        lines += [f"  {words:<17} {', '.join(found)}" for words, found in drivers.items() if found]
+        lines += [f"  {_WORDS['driver_fit']:<17} {row['driver_fit']}"] if row["driver_fit"] else []
         lines += [f"  {'note':<17} {row['note']}"] if row["note"] else []
         lines += [f"  {'source':<17} {', '.join(row['sources'])}", ""]
     for family, supported in answer["chips"].items() if answer["releases"] else ():

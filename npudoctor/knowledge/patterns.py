@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _COMMUNITY = r"(\d+\.\d+\.RC\d+)\.BETA\d+|(\d+\.\d+\.0)\.BETA1"
 _CANDIDATE = r"(\d+\.\d+)\.RC(\d+)"
@@ -17,6 +18,7 @@ def canonical_version(version: str) -> str:
     return (community[1] or community[2]) if community else text
 
 
+@lru_cache(maxsize=4096)
 def covers(pattern: str, version: str) -> bool:
     """Whether a table's entry means this version: the same, a patch or build of it, or any of `8.5.X`.
 

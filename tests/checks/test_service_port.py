@@ -100,6 +100,16 @@ def test_a_service_without_an_option_listens_on_its_default_port(line: str, port
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [("", "default port 8000"), ("--port 8000", "--port 8000"), ("--port=8000 --host localhost", "--port 8000")],
+)
+def test_the_evidence_says_where_the_port_comes_from(options: str, said: str) -> None:
+    found, known = service(*VLLM, *options.split(), listens=(listening(8000, 200),))
+    [finding] = service_port_is_free(found, known, None)
+    assert [(one.source, one.actual) for one in finding.evidence] == [("process 100", said)]
+
+
+@pytest.mark.parametrize(
     ("options", "address", "taken"),
     [
         ("--host 127.0.0.1", "10.0.0.5", False),

@@ -76,4 +76,8 @@ def test_the_fix_of_the_pair_leaves_only_the_framework_to_install(npudoctor: Com
     report = npudoctor("check", "--for", "vllm-ascend", "--json", *node).json
     found = {one["check"]: one for one in report["results"]}
     assert found["python.pairing"]["status"] == "ok"
-    assert found["stack.vllm-ascend"]["findings"][0]["commands"][0].endswith("pip install vllm-ascend==0.9.1")
+    commands = found["stack.vllm-ascend"]["findings"][0]["commands"]
+    assert [command.partition(" -m ")[2] for command in commands] == [
+        "pip install vllm==0.9.1",
+        "pip install vllm-ascend==0.9.1",
+    ]

@@ -121,3 +121,24 @@ def test_the_other_releases_of_cann_are_sorted_and_do_not_repeat_the_paired_ones
             assert not set(row["cann"]) & set(row["cann_also"]), row
             some = some or len(also) > 1
     assert some
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--for", "vllm-ascend=0.11.0", "--driver", "1.0.0"), 1, "vLLM Ascend with driver 1.0.0: not in the tables"),
+        (("--for", "vllm-ascend=0.11.0", "--driver", "25.3.RC1"), 0, "with this driver  paired"),
+        (("--for", "ms-swift", "--driver", "23.0.3"), 1, "ms-swift with driver 23.0.3: not in the tables"),
+        (("--cann", "8.3.RC1", "--driver", "23.0.3"), 0, "with this driver  too old"),
+        (("--torch-npu", "2.7.1", "--driver", "25.3.RC1"), 0, "with this driver  paired"),
+    ],
+)
+def test_a_driver_that_is_given_is_judged(npudoctor: Command, words: tuple[str, ...], code: int, said: str) -> None:
+    ran = npudoctor("knowledge", "pair", *words)
+    assert (ran.code, said in ran.out) == (code, True), ran.out
+
+
+def test_the_sets_that_a_driver_serves_are_listed(npudoctor: Command) -> None:
+    rows = npudoctor("knowledge", "pair", "--for", "mindspore", "--driver", "24.1.0", "--json").json["releases"]
+    assert {row["release"] for row in rows} == {"2.7.1", "2.7.0", "2.6.0rc1", "2.4.10", "2.4.0", "2.3.0"}
+    assert all(row["driver"] for row in rows)

@@ -38,6 +38,11 @@ class DriverInstall:
         """Whether any part of it is on disk."""
         return self.file is not None or self.libraries
 
+    @property
+    def stated(self) -> str | None:
+        """The version of the package, as its file has it."""
+        return (self.file.package_version or self.file.version) if self.file is not None else None
+
 
 @probe
 def driver_install(host: Host, record: InstallRecord | None) -> DriverInstall:

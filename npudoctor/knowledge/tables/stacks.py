@@ -6,6 +6,7 @@ The releases of vllm-ascend are in combinations.json, where a site may already h
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -21,7 +22,7 @@ class Framework:
     other names that people use.
 
     Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
-    `serves_as` are the commands and modules that start a service, whose option --port names where it listens.
+    Some jobs do without the parts in `optional`, and where one of the distributions in `instead` is installed, all do.
     """
 
     name: str
@@ -30,7 +31,8 @@ class Framework:
     package: str
     brings: tuple[str, ...] = ()
     in_package_index: bool = True
-    serves_as: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
     @property
@@ -156,8 +158,9 @@ def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
     if found is None:
         return ((), 0, ())
     stage = found["stage"].strip(".-_")
-    rank = 3 if found["train"] else 1 if not stage else 2 if stage.startswith("post") else 0
-    return (tuple(map(int, found["numbers"].split("."))), rank, tuple(map(int, re.findall(r"\d+", stage))))
+    rank = 1 if not stage else 2 if stage.startswith("post") else 0
+    numbers = (*map(int, found["numbers"].split(".")), *((sys.maxsize,) if found["train"] else ()))
+    return (numbers, rank, tuple(map(int, re.findall(r"\d+", stage))))
 
 
 def load(combinations: Combinations) -> Stacks:

@@ -1,0 +1,127 @@
+"""The commands after which a published set of a framework is installed, in the order in which they have to run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from npudoctor import knowledge
+from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.system.platform import Platform
+from npudoctor.knowledge.patterns import wheel
+from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
+from npudoctor.records import record
+
+from ._packages import explain_command, operators_package, package_tag, upgrade_commands
+from ._pairing import install_command
+from ._stacks import FIRST, SOLVED, Installed, Smallest, exact_release, requirements
+from .cann_driver import NEEDING_ATB
+from .messages import stack as messages
+
+
+@record(frozen=True, kw_only=True)
+class Node:
+    """Where commands run: the Python, the chips, the system, and the container around them."""
+
+    python: PythonEnvironment
+    cards: Chips | None = None
+    platform: Platform | None = None
+    container: Container | None = None
+
+
+def commands(framework: Framework, change: Smallest, here: Installed, node: Node) -> Iterator[str]:
+    """Driver, CANN, Python, torch and torch_npu, what is below the framework, its plug-in, then the rest."""
+    if "driver" in change.changes and node.container is None:
+        yield from upgrade_commands(node.cards, node.platform, change.changes["driver"])
+    if (cann := change.changes.get("cann")) is not None:
+        yield from _cann(cann, framework, change.release, here, node)
+    executable, wanted, stays = node.python.executable, dict(change.changes), _stays(framework, change, here)
+    if "python" in wanted:
+        executable, stays = "python", False
+        yield f"conda create -n {framework.name} python={wanted['python']}  # then install there:"
+        wanted |= _whole_set(framework, change, here)
+    for part in ("torch", "torch_npu"):
+        if part in wanted:
+            yield install_command(executable, part, wanted[part], node.python)
+    yield from _packages(executable, framework, change.release, wanted, here, stays=stays)
+
+
+def _stays(framework: Framework, change: Smallest, here: Installed) -> bool:
+    return change.release is knowledge.stacks().release(framework.name, here.release_of(framework) or "-")
+
+
+def _whole_set(framework: Framework, change: Smallest, here: Installed) -> dict[str, str]:
+    """What a new environment needs: torch and torch_npu as they are then, and each package of the set.
+
+    An optional package only where it is in the old one too, or has to be installed in any case.
+    """
+    asked = requirements(change.release, here)
+    pair = {"torch": change.solution.torch, "torch_npu": wheel(change.solution.torch_npu)}
+    needed = {part: version for part, version in asked.items() if part not in SOLVED}
+    if any(name in here.parts for name in framework.instead):
+        needed = {part: version for part, version in needed.items() if part not in framework.optional}
+    return {part: version for part, version in {**pair, **needed}.items() if version}
+
+
+def _cann(version: str, framework: Framework, release: FrameworkRelease, here: Installed, node: Node) -> Iterator[str]:
+    """Toolkit and operators of a CANN, and NNAL where the framework or what it requires uses ATB."""
+    packages = ["Ascend-cann-toolkit", operators_package(version, package_tag(node.cards))]
+    if {framework.package, *release.requires, *here.parts} & set(NEEDING_ATB):
+        packages.append("Ascend-cann-nnal")
+    for package in packages:
+        yield explain_command(f"./{package}_{version}_linux-$(arch).run --install")
+
+
+def _packages(
+    executable: str,
+    framework: Framework,
+    release: FrameworkRelease,
+    wanted: dict[str, str],
+    here: Installed,
+    *,
+    stays: bool,
+) -> Iterator[str]:
+    pip = f"{executable} -m pip install"
+    packages = [part for part in wanted if part not in SOLVED]
+    first = [part for part in packages if part in FIRST]
+    yield from (f"{pip} {_pin(part, release)}" for part in first)
+    own = framework.package
+    plug_ins = [one.package for one in knowledge.stacks().frameworks if one.package in release.requires]
+    replaced = plug_ins or [own]
+    for part in plug_ins:
+        if part in packages:
+            yield f"{pip} {_pin(part, release)}"
+        elif first and part in here.parts:
+            yield f"{pip} {_pin(part, release)}  # {messages.AGAIN.text()}"
+    last = [_pin(part, release) for part in packages if part not in (*FIRST, *plug_ins)]
+    again = bool(first) and stays and own in replaced
+    if framework.in_package_index and (again or not stays):
+        last.insert(0, _pin_of(framework, release))
+    if last:
+        yield f"{pip} {' '.join(last)}{f'  # {messages.AGAIN.text()}' if again else ''}"
+    if not framework.in_package_index and not stays:
+        source = next(iter((*release.sources, *framework.sources)), "")
+        note = messages.PUBLISHED_ELSEWHERE.text(title=framework.title, release=release.release, source=source)
+        yield f"npudoctor knowledge pair --for {framework.name}={release.release}  # {note}"
+
+
+def _pin_of(framework: Framework, release: FrameworkRelease) -> str:
+    """The requirement for the release of a row: of a train, without the releases that have rows of their own."""
+    if release.release == "*":
+        return framework.package
+    others = [
+        f",!={one.release}"
+        for one in knowledge.stacks().of(framework.name)
+        if one is not release and release.release.endswith(".*") and release.speaks_of(one.release)
+    ]
+    return shlex.quote(f"{framework.package}=={release.release}{''.join(others)}")
+
+
+def _pin(part: str, release: FrameworkRelease) -> str:
+    wanted = release.requires[part]
+    if re.match(r"[<>=!~]", wanted):
+        return shlex.quote(f"{part}{wanted.replace(' ', '')}")
+    return shlex.quote(f"{part}=={exact_release(wanted)}")
