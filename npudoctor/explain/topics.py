@@ -20,7 +20,7 @@ _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
 _CODE_LIKE = re.compile(
     r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}|(?i:ERR|MIE|[EW][A-Z])\d{1,8}"
 )
-_LETTERS_AND_NUMBER = re.compile(r"(?P<letters>[A-Za-z]+(?:[ _-][A-Za-z]+)?)[ _-]*0*(?P<number>\d+)")
+_LETTERS_AND_NUMBER = re.compile(r"(?P<letters>[A-Za-z]{1,20}(?:[ _-][A-Za-z]{1,20})?)[ _-]{0,3}(?P<number>\d{1,20})")
 _SYMBOL_AND_NUMBER = re.compile(r"(?P<symbol>[A-Za-z_:]\w*(?:::\w+)*)\W{1,3}-?(?:0x[0-9A-Fa-f]+|\d+)\W?")
 _SPOKEN = re.compile(r"\S[\s:]+\S|\.so\b|[A-Z]_[A-Z]|\(\)")
 """What only a piece of a message has, and no name of a check, an issue or a fix."""
@@ -143,7 +143,7 @@ def _of_same_number(text: str) -> list[str]:
 
 def _letters_and_number(text: str) -> tuple[str, str] | None:
     found = _LETTERS_AND_NUMBER.fullmatch(text)
-    return (re.sub(r"[ _-]", "", found["letters"]).upper(), found["number"]) if found else None
+    return (re.sub(r"[ _-]", "", found["letters"]).upper(), found["number"].lstrip("0")) if found else None
 
 
 def _digits(text: str) -> str:
