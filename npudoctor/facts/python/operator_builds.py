@@ -59,6 +59,11 @@ _FIRST_910 = ("ascend910a", "ascend910proa", "ascend910prob", "ascend910premiuma
 _AMBIGUOUS = ("ascend910b",)
 """As the whole name of a chip in a library, it is of the 910; as the name of a folder, of A2."""
 
+_MAPPED = re.compile(r"['\"](\w{1,60})['\"]: ?['\"](/[^'\"\n]{1,400})['\"]")
+"""A package and its folder in the finder of an installation with `pip install -e` (setuptools)."""
+
+_LOAD_PRIORITY = re.compile(r"^[ \t]{0,20}load_priority[ \t]{0,20}=(.{0,2000})", re.MULTILINE)
+
 
 @record(frozen=True)
 class OperatorBuild:
@@ -112,9 +117,9 @@ def _editable(host: Host, folder: str) -> dict[str, str]:
         with contextlib.suppress(Unavailable):
             text = host.read(f"{folder}/{name}")
             above = [line for line in text.splitlines() if line.startswith("/")] if name.endswith(".pth") else []
+            mapped = dict(_MAPPED.findall(text))
             for package in _PACKAGES:
-                mapped = re.search(rf"['\"]{package}['\"]: ?['\"](/[^'\"\n]{{1,400}})['\"]", text)
-                place = mapped[1] if mapped else f"{above[0].rstrip()}/{package}" if above else None
+                place = mapped.get(package) or (f"{above[0].rstrip()}/{package}" if above else None)
                 if place is not None and host.exists(place):
                     found[package] = place
     return found
@@ -139,7 +144,7 @@ def _load_priority(host: Host, vendors: str) -> frozenset[str] | None:
     """The packages that config.ini lists; None where it is missing, or says nothing that is understood."""
     with contextlib.suppress(Unavailable):
         path = f"{vendors}/config.ini"
-        if host.exists(path) and (said := re.search(r"(?m)^\s*load_priority\s*=(.*)$", host.read(path))):
+        if host.exists(path) and (said := _LOAD_PRIORITY.search(host.read(path))):
             return frozenset(name.strip() for name in said[1].split(","))
     return None
 

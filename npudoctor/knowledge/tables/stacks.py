@@ -77,8 +77,10 @@ class FrameworkRelease:
         here, wanted = spelling(version), spelling(self.release)
         if not wanted.endswith("*"):
             return here == wanted
-        train = re.escape(wanted.rstrip(".*"))
-        return not train or (".dev" not in here and re.match(rf"{train}(?!\d)", here) is not None)
+        train = wanted.rstrip(".*")
+        behind = here.removeprefix(train)
+        is_of_train = here.startswith(train) and not behind[:1].isdigit()
+        return not train or (".dev" not in here and is_of_train)
 
 
 @record(frozen=True, kw_only=True)
