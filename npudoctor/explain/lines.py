@@ -93,6 +93,7 @@ _IGNORED = re.compile(
     r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
     r"|, (?:ignored|ignoring)\.?\s{0,4}$|\bkernel packages unavailable: |^(?:\S{1,40} )?mkdir -p failed for path "
     r"|No module named '[\w.]{1,60}', (?:use|using|skip|fall)|^SKIPPED \[\d{1,4}\] "
+    r"|\bFailed to apply (?:\w{1,20} ){0,3}patch"
     r"|\bld: warning: lib\S{1,60}, needed by |\bsimulated: |\bexpected by the test\b"
     r"|^\[nltk_data\] |\bconftest\.\w{1,3}\b|\bcmTC_[0-9a-f]{3,8}\b"
     r"|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "

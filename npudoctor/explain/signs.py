@@ -69,6 +69,7 @@ _REFUSED_IN_VLLM = re.compile(
 )
 _OF_VLLM = re.compile(
     r"/vllm(?:_ascend)?/|\(EngineCore|\((?:Vllm)?Worker(?:_|Proc)|\b(?:Ascend|NPU)[A-Z]\w{2,60}\."
+    r"|\b(?:\w{0,30}(?:Scheduler|ModelRunner|MetadataBuilder)|InputBatch)\.\w"
     r"|\[(?:core|multiproc_executor|async_llm|patch_\w{1,40})\.py:\d"
 )
 _VLLM = (None, "vllm", "vllm_ascend")
@@ -77,7 +78,7 @@ _VLLM = (None, "vllm", "vllm_ascend")
 _ASK_FOR_CUDA = frozenset({"transformers", "accelerate"})
 """Packages that know NPUs: where they ask for CUDA, they are newer than this torch (transformers 4.50 on torch 2.2)."""
 
-_HAVE_PLUGIN = frozenset({"vllm", "vllm_omni", "verl", "trl", "swift"})
+_HAVE_PLUGIN = frozenset({"vllm_omni", "verl", "trl", "swift"})
 """Packages that use the classes of vllm-ascend: what these lack is of another release."""
 
 _COMPILED_PART = re.compile(
