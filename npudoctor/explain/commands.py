@@ -68,6 +68,8 @@ def name_of(command: str) -> str:
     """What the last part of a command runs: `docker build`, `python train.py`, `pip install torch`."""
     last = _REDIRECTED.sub(" ", _PARTS.split(command)[-1].partition("|")[0])
     words = [word.removeprefix("./") for word in last.split() if not _BEFORE.match(word)]
+    if words and words[0] in ("source", "."):
+        return f"source {words[1].rsplit('/', 1)[-1]}" if len(words) > 1 else "source"
     more = bool(words) and words[0] in _NAMES_MORE and words[:2] != ["docker", "build"]
     return " ".join(words[: 3 if more else 2])
 

@@ -70,7 +70,7 @@ _LEVEL = re.compile(
     r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
     r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|(?-i:DEBUG))\b[ :]"
     r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}| 20\d\d-\d\d-\d\d) \d\d:|\[([EW]) [a-z_]+\.\w+:|\b[a-z]{2,24}(W)arning: "
-    r"|(?-i:: ([EWI]) [a-z_]+/\w|[\s\d](WARN) )",
+    r"|(?-i:: ([EWI]) [a-z_]+/\w|[\s\d](WARN) |(?:^| )(W): (?=Failed to fetch|Some index|GPG error|The repository))",
     re.IGNORECASE,
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
@@ -93,7 +93,7 @@ _IGNORED = re.compile(
     r"|\b[Ii]gnor(?:e|ing) (?:import )?(?:error|exception|warning)"
     r"|, (?:ignored|ignoring)\.?\s{0,4}$|\bkernel packages unavailable: |^(?:\S{1,40} )?mkdir -p failed for path "
     r"|No module named '[\w.]{1,60}', (?:use|using|skip|fall)|^SKIPPED \[\d{1,4}\] "
-    r"|\bFailed to apply (?:\w{1,20} ){0,3}patch"
+    r"|\bFailed to import from vllm\._\w{1,8}C? with |\bFailed to apply (?:\w{1,20} ){0,3}patch"
     r"|\bld: warning: lib\S{1,60}, needed by |\bsimulated: |\bexpected by the test\b"
     r"|^\[nltk_data\] |\bconftest\.\w{1,3}\b|\bcmTC_[0-9a-f]{3,8}\b"
     r"|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "

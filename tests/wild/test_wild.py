@@ -197,6 +197,9 @@ HARMLESS = (
     "Jul 25 23:23:13 node1 ftpd[26463]: getpeername (ftpd): Transport endpoint is not connected",
     "Nov 9 12:10:55 node1 sshd[1761]: error: Bind to port 22 on 0.0.0.0 failed: Address already in use.",
     "  was not found",
+    "[W1 00:00:00.711803220 compiler_depend.ts:659] Warning: 0Failed to find function aclrtCreateEventExWithFlag",
+    "WARNING 01-01 00:00:00 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcuda.so.1: cannot "
+    "open shared object file: No such file or directory')",
     "[nltk_data] Error loading punkt: <urlopen error [Errno -3] Temporary failure in name resolution>",
 )
 """Lines that logs of sound services have."""
