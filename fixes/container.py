@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.hccn.card_view import NetworkPlan
 from npudoctor.facts.node.container import ENGINES, Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.running_containers import RunningContainers
@@ -41,7 +41,7 @@ def run_command(
     asked: RunCommand,
     nodes: DeviceNodes | None,
     container: Container | None,
-    cluster: Cluster | None,
+    plan: NetworkPlan | None,
     python: PythonEnvironment | None,
     running: RunningContainers | None,
 ) -> Iterator[Step | Note]:
@@ -52,7 +52,7 @@ def run_command(
     from npudoctor.facts.node import _container_stanzas as stanzas
 
     if asked.containers and not asked.devices and nodes is not None:
-        yield from _of_each(asked, nodes, running, several_nodes=_needs_network(asked, cluster, python))
+        yield from _of_each(asked, nodes, running, several_nodes=_needs_network(asked, plan, python))
         return
     devices = asked.devices
     if not devices and nodes is not None and container is None:
@@ -73,7 +73,7 @@ def run_command(
         asked.image,
         group=asked.group or None,
         command=asked.command,
-        several_nodes=_needs_network(asked, cluster, python),
+        several_nodes=_needs_network(asked, plan, python),
         engine=container.engine if container is not None else None,
     )
     if one.host_network and not asked.purpose:
@@ -103,10 +103,10 @@ def _of_each(
         yield Note(messages.OF_CONTAINER.text(name=one.title, text=text))
 
 
-def _needs_network(asked: RunCommand, cluster: Cluster | None, python: PythonEnvironment | None) -> bool:
+def _needs_network(asked: RunCommand, plan: NetworkPlan | None, python: PythonEnvironment | None) -> bool:
     """Whether the job spans nodes, or is an inference stack, which moves caches between NPUs over their network."""
     if asked.purpose:
         return asked.purpose != "one-node"
     packages = python.distributions if python is not None else {}
     named = any(name in asked.image.lower() for name in ("vllm", "sglang", "mindie"))
-    return named or (cluster is not None and cluster.several) or any(name in packages for name in _INFERENCE)
+    return named or (plan is not None and (plan.several or plan.needed)) or any(name in packages for name in _INFERENCE)
