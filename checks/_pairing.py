@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 from npudoctor import knowledge
 from npudoctor.facts.python.imports import TorchImport
@@ -96,7 +97,7 @@ def install_command(executable: str, part: str, version: str, python: PythonEnvi
     cpu = part == "torch" and python.machine == "x86_64"
     note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
     keep = "--no-deps " if part == "torch_npu" else ""
-    return f'{executable} -m pip install {keep}"{part}=={version}{"+cpu" if cpu else ""}"{note}'
+    return f'{quote(executable)} -m pip install {keep}"{part}=={version}{"+cpu" if cpu else ""}"{note}'
 
 
 def offer(change: Solution | None) -> FixOffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from shlex import quote
 
 from npudoctor import knowledge
 from npudoctor.facts.node.chips import Chips
@@ -84,7 +85,7 @@ def _packages(
     *,
     stays: bool,
 ) -> Iterator[str]:
-    pip = f"{executable} -m pip install"
+    pip = f"{quote(executable)} -m pip install"
     packages = [part for part in wanted if part not in SOLVED]
     first = [part for part in packages if part in FIRST]
     yield from (f"{pip} {_pin(part, release)}" for part in first)

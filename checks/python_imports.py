@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 from npudoctor.facts.node.context import SoftwareStack
@@ -142,7 +143,7 @@ def _usual_commands(attempt: ImportAttempt, python: PythonEnvironment, subject_o
     if not attempt.signal or package is None:
         return (look,)
     wheel = f'"{subject_of}=={package.version}"'
-    return f"{python.executable} -m pip install --force-reinstall --no-deps {wheel}", look
+    return f"{quote(python.executable)} -m pip install --force-reinstall --no-deps {wheel}", look
 
 
 def _usual(attempt: ImportAttempt) -> str:

@@ -6,6 +6,7 @@ A check of a framework that is not installed does not apply, unless `check --for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 from npudoctor import knowledge
@@ -124,7 +125,7 @@ def _of_chip(framework: Framework, here: Installed, python: PythonEnvironment) -
                 family=here.family,
                 note=note,
                 hint=messages.REMOVE.text(package=package, title=framework.title) if extra else None,
-                commands=(f"{python.executable} -m pip uninstall -y {package}",) if extra else (),
+                commands=(f"{quote(python.executable)} -m pip uninstall -y {package}",) if extra else (),
                 evidence=evidence,
                 links=support.sources,
             )

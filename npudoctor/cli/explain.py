@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
+_LONGEST = 8192
+"""Characters of an id, a code or the text around one."""
+
+
 def run(args: argparse.Namespace) -> int:
     """Explain."""
     if args.log and args.ids:
@@ -52,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
         return _explain_log(args)
     if not args.ids:
         raise UsageError("nothing to explain: name a check, a fix, a known issue, a code, or --log FILE")
+    if any(len(name) > _LONGEST for name in args.ids) or re.search(r"[0-9]{41}", " ".join(args.ids)):
+        raise UsageError("this text is no id and no code: write it into a file for `npudoctor explain --log FILE`")
     return _explain_topics(args)
 
 

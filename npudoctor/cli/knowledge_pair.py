@@ -20,6 +20,9 @@ from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease, Unkno
 
 SHOWN = 6
 
+_LONGEST = 60
+"""Characters of a version."""
+
 
 def run(args: argparse.Namespace) -> int:
     """Answer from the given versions; 1 where no table has them."""
@@ -29,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("pair requires at least one of --cann, --torch, --torch-npu, --for and --vllm-ascend")
     for name in ("cann", "python", "torch", "torch_npu", "driver"):
         value = getattr(args, name)
-        if value and train(value) is None:
-            raise UsageError(f"--{name.replace('_', '-')} {value}: expected a version such as 8.3.RC1 or 2.7.1")
+        if value and (train(value) is None or len(value) > _LONGEST):
+            option = f"--{name.replace('_', '-')} {value[:_LONGEST]}"
+            raise UsageError(f"{option}: expected a version such as 8.3.RC1 or 2.7.1")
     if args.framework or args.vllm_ascend:
         return _framework(args)
     answer = _of_torch_npu(args) if args.torch_npu else _of_cann(args) if args.cann else _of_torch(args)

@@ -186,7 +186,8 @@ def of_launcher(seen: Sequence[Sighting]) -> Answer | None:
         return None
     told = dict(one.found.values)
     how = _SIGNAL.search(told.get("traceback", ""))
-    ended = f"ended by {how[0]}" if how else f"exit code {told.get('exitcode', 'unknown').split()[0]}"
+    code = re.match(r"-?\d{1,9}\b", told.get("exitcode", ""))
+    ended = f"ended by {how[0]}" if how else f"exit code {code[0] if code else 'unknown'}"
     title = f"{one.source.label[:1].upper()}{one.source.label[1:]} failed first, {ended}, as the launcher says"
     because = "the error of this rank is not in this log; what ended the other ranks follows from it"
     steps = (

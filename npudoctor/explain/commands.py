@@ -11,69 +11,78 @@ _PROMPT = re.compile(
     rb" {1,4}(?P<command>[^\s#][^\n]{0,400})",
     re.MULTILINE,
 )
-_PARTS = re.compile(r"&&|\|\||;")
+_MOST = 200
+"""Commands of a session; a log with more lines like prompts is none."""
+
 _REDIRECTED = re.compile(r"[\d&]?>{1,2} {0,4}\S{1,200}")
-_BEFORE = re.compile(
-    r"^(?:\w{1,60}=\S{0,400}|sudo|env|nohup|time|exec|command|stdbuf|bash|sh|-\S{0,60}|\d{1,9}[smKMG]?)$"
-)
+_PARTS = re.compile(r"&&|\|\||;")
+_BEFORE = re.compile(r"^(?:\w{1,60}=\S{0,400}|sudo|env|nohup|time|exec|command|stdbuf|bash|sh|-\S{0,60})$")
 """Words that say nothing of which program a command runs."""
 
-_NAMES_MORE = frozenset(
-    {
-        *(
-            "apt",
-            "apt-get",
-            "cat",
-            "conda",
-            "dnf",
-            "docker",
-            "kubectl",
-            "ls",
-            "mamba",
-            "pip",
-            "pip3",
-            "python",
-            "python3",
-        ),
-        *("ssh", "systemctl", "torchrun", "uv", "yum"),
-    }
-)
-"""Programs of which three words tell one command from another, and not two."""
+_ASKS = re.compile(r"(?:^|\s)(?:--help|-h|--version|-V|-v)(?:\s|$)")
+_LOOPS = re.compile(r"^(?:for|while|until|if|case|function|done|fi|esac|[({}])(?:\s|$)")
 
 
 class Commands:
     """The commands of one file, as far as it was read."""
 
     def __init__(self) -> None:
+        self._starts: list[int] = []
         self._ends: list[int] = []
-        self._names: list[str] = []
+        self._runs: list[tuple[str, ...]] = []
 
     def read(self, block: bytes, offset: int) -> None:
         """Find the commands in whole lines that begin at this offset of the file."""
         for found in _PROMPT.finditer(block):
-            self._ends.append(offset + found.start())
-            self._names.append(name_of(found["command"].decode("utf-8", "replace")))
+            if len(self._starts) > _MOST:
+                break
+            self._starts.append(offset + found.start())
+            self._ends.append(offset + found.end())
+            self._runs.append(words_of(found["command"].decode("utf-8", "replace")))
+
+    @property
+    def is_session(self) -> bool:
+        """Whether the file shows commands, and not more than a session has."""
+        return 0 < len(self._starts) <= _MOST
 
     def number_at(self, offset: int) -> int:
         """The number of the command that printed the line at this offset, from 1; 0 before the first one."""
-        return bisect_right(self._ends, offset)
+        return bisect_right(self._starts, offset)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What each command runs."""
-        return tuple(self._names)
+    def run_again(self, size: int) -> frozenset[int]:
+        """The numbers of the commands that a later one runs again, in a file of this size in bytes.
+
+        A command at the end of the file has printed nothing yet, and one that asks for help runs nothing.
+        """
+        if not self.is_session:
+            return frozenset()
+        printed = [end + 1 < size for end in self._ends]
+        return frozenset(
+            number
+            for number, words in enumerate(self._runs, 1)
+            if words and any(runs_again(words, later) and done for later, done in _behind(self._runs, printed, number))
+        )
 
 
-def name_of(command: str) -> str:
-    """What the last part of a command runs: `docker build`, `python train.py`, `pip install torch`."""
-    last = _REDIRECTED.sub(" ", _PARTS.split(command)[-1].partition("|")[0])
+def _behind(
+    runs: Sequence[tuple[str, ...]], printed: Sequence[bool], number: int
+) -> Sequence[tuple[tuple[str, ...], bool]]:
+    return list(zip(runs[number:], printed[number:], strict=True))
+
+
+def words_of(command: str) -> tuple[str, ...]:
+    """What the last part of a command runs, without options; nothing of a loop, or of a call for help."""
+    if _LOOPS.match(command) or _ASKS.search(command):
+        return ()
+    last = _REDIRECTED.sub(" ", _PARTS.split(command)[-1].partition("|")[0]).strip()
+    if _LOOPS.match(last):
+        return ()
     words = [word.removeprefix("./") for word in last.split() if not _BEFORE.match(word)]
     if words and words[0] in ("source", "."):
-        return f"source {words[1].rsplit('/', 1)[-1]}" if len(words) > 1 else "source"
-    more = bool(words) and words[0] in _NAMES_MORE and words[:2] != ["docker", "build"]
-    return " ".join(words[: 3 if more else 2])
+        return ("source", *(word.rsplit("/", 1)[-1] for word in words[1:2]))
+    return tuple(words[:20])
 
 
-def is_run_again(number: int, names: Sequence[str]) -> bool:
-    """Whether a later command runs the same as this one; `number` counts from 1, 0 is no command."""
-    return number > 0 and bool(names[number - 1]) and names[number - 1] in names[number:]
+def runs_again(earlier: Sequence[str], later: Sequence[str]) -> bool:
+    """Whether a later command is the earlier one, with the same words or more of them: options are left out of both."""
+    return bool(earlier) and bool(later) and earlier[0] == later[0] and set(earlier) <= set(later)

@@ -27,7 +27,9 @@ _WELL = re.compile(
     r"|^#\d{1,4} (?:DONE \d|.{1,120}\bdone$)|^OK(?: \(.{1,60}\))?$"
     r"|\bAll (?:tests|checks) passed\b|\bTraining completed\. Do not forget to share"
     r"|Application startup complete|Uvicorn running on|The server is fired up|Daemon start success|server is ready"
-    r"|HTTP/1\.[01]\"? 200\b|\bPrompt executed in \d"
+    r"|(?:^|< |: )HTTP/1\.[01] 200\b"
+    r"|\"(?!GET /(?:health|metrics|ping|ready|live|v1/models))[A-Z]{3,6} \S{1,300} HTTP/1\.[01]\" 200\b"
+    r"|\bPrompt executed in \d"
     r"|\bServing Benchmark Result|\b(?:Mean|Median|P99) (?:TTFT|TPOT|ITL)\b"
     r"|\b(?:Request|Output token|Total [Tt]oken) throughput\b|^Throughput: "
     r"|\|\s{1,40}COMPLETED\b|\bState\s?: COMPLETED\b"
@@ -55,7 +57,7 @@ _APART = 30
 
 _FAILS = re.compile(
     r"\b(?:rc|(?:code|status))\s?[:=(]?\s?-?[1-9]|"
-    r"(?<!0 )(?<!no )(?<!without )(?:[Ee]rror|ERROR|xception|atal|FATAL|[Ff]ailed|[Ff]ailure|FAILED"
+    r"(?<!0 )(?<!no )(?<!without )(?:[Ee]rror|ERROR|[Ee]rrors|xception|atal|FATAL|[Ff]ailed|[Ff]ailure|FAILED"
     r"|FAILURE)\b(?!s? ?[:=] ?0)"
     r"|BackOff\b|\b(?:OOMKilled|Evicted|Pending|NotReady|Unhealthy|Unschedulable)\b"
     r"|\bKilled\b|\b[Aa]bort|core dumped|[Rr]efused|[Dd]enied|[Tt]imed out|\bnot found|\bNo such|panic"
@@ -159,7 +161,7 @@ def good_ending(text: str) -> Ending | None:
         lines.pop()
     if len(lines) > 1 and lines[-1].strip() == "0" and _ASKS_FOR_STATUS.search(lines[-2][:400]):
         command = next((line for line in reversed(lines[-2 - _OUTPUT : -2]) if _COMMAND.match(line[:400])), "")
-        if _ONLY_LOOKS.match(command[:400]):
+        if _ONLY_LOOKS.match(command[:400]) or re.search(r"\|(?!\|)|&\s{0,4}$", command[:400]):
             return None
         return Ending(text.count("\n") - len(lines) + 1, lines[-1])
     for number, line in enumerate(reversed(text.split("\n"))):

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from npudoctor.control_characters import visible_lines
 from npudoctor.explain.endings import lines_to_prompt
-from npudoctor.explain.lines import NOBODY, Moment, Source, moment_of, sentence_of, source_of
+from npudoctor.explain.lines import NOBODY, QUOTED, Moment, Source, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind
+from npudoctor.privacy.credentials import mask
 from npudoctor.records import replace
 
 _NEAR = 6
@@ -105,7 +106,8 @@ def is_replaced(lines: list[bytes], number: int) -> bool:
 def sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
     """The first plain sentence of a line and of those below it."""
     below = (as_text(other[:2000]) for other in lines[number + 1 : number + 1 + _NEAR])
-    return next(filter(None, map(sentence_of, (line, *below))), None)
+    told = (other for other in (line, *below) if gravity_of(other) > QUOTED)
+    return next(filter(None, map(sentence_of, told)), None)
 
 
 def fits(known: str, lines: list[bytes], number: int) -> bool:
@@ -160,4 +162,4 @@ def rank_below(lines: list[bytes], number: int) -> Source | None:
 
 
 def _text_below(lines: list[bytes], number: int) -> str:
-    return b"\n".join(line[:300] for line in lines[number + 1 : number + 2 * _NEAR]).decode("utf-8", "replace")
+    return "\n".join(mask(as_text(line[:300])) for line in lines[number + 1 : number + 2 * _NEAR])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor import knowledge
 from npudoctor.explain.answers import Answer, AnswerKind
-from npudoctor.explain.commands import is_run_again
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.sightings import FileRead, Sighting
 
@@ -29,7 +28,7 @@ def divide(seen: Sequence[Sighting], files: Sequence[FileRead]) -> tuple[list[Si
         one
         for one in seen
         if _may_be_overcome(one)
-        and (one.offset < files[one.file].went_on_at or is_run_again(one.command, files[one.file].commands))
+        and (one.offset < files[one.file].went_on_at or one.command in files[one.file].run_again)
     ]
     left_out = set(map(id, past))
     return [one for one in seen if id(one) not in left_out], past

@@ -139,7 +139,12 @@ class Scanner:
         ending, apart = self._good_ending(end)
         far = max(self._progress_at or 0, apart)
         read = FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed)
-        return self._end_of_file(replace(read, went_on_at=far, good_ending=ending, commands=self._commands.names))
+        return self._end_of_file(
+            replace(read, went_on_at=far, good_ending=ending, run_again=self._commands.run_again(self._offset))
+        )
+
+    def _place(self, lines: list[bytes], number: int) -> int:
+        return self._offset + sum(map(len, lines[:number])) + number
 
     def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
@@ -277,7 +282,7 @@ class Scanner:
             found.append(Found(Kind.SYMPTOM, HIDDEN_BY_SOURCE, signs.FROM_SOURCE, raised.start))
         found = [one for one in found if fits(one.what, lines, number)]
         new: list[Found] = []
-        command = self._commands.number_at(self._offset + sum(map(len, lines[:number])) + number) if found else 0
+        command = self._commands.number_at(self._place(lines, number)) if found and self._commands.is_session else 0
         went_on = self._goes_on_from is not None and number > self._goes_on_from
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1

@@ -44,7 +44,7 @@ class FileRead:
     `began` and `ended` are its first and its last time stamp, as far as its first and last lines have one.
     `complains` is the most severe word in it; `in_container`: its beginning shows a container. What was
     reported before the offset `went_on_at` stopped nothing. `good_ending` is a report of success in its last lines.
-    `commands` are what the commands of a terminal session run, in their order.
+    `run_again` are the commands of a terminal session that a later one runs again, by their numbers from 1.
     """
 
     name: str
@@ -59,4 +59,4 @@ class FileRead:
     in_container: bool = False
     went_on_at: int = 0
     good_ending: Sighting | None = None
-    commands: tuple[str, ...] = ()
+    run_again: frozenset[int] = frozenset()

@@ -43,7 +43,7 @@ def covers_later_candidate(pattern: str, version: str) -> bool:
 
 def train(version: str) -> tuple[int, int] | None:
     """Major and minor number; None where the text does not begin with them."""
-    found = re.match(r"(\d+)\.(\d+)", canonical_version(version))
+    found = re.match(r"([0-9]{1,9})\.([0-9]{1,9})(?![0-9])", canonical_version(version))
     return (int(found[1]), int(found[2])) if found else None
 
 

@@ -83,7 +83,8 @@ SPAWN_MARK = "spawn_main(…)"
 def reduce_line(words: Iterable[str]) -> tuple[str, ...]:
     """The words of a command line that may be kept; what is reduced already stays as it is."""
     line = tuple(words)
-    if line and re.fullmatch(_REST, line[-1]) and reduce_line(line[:-1]) == line[:-1]:
+    is_reduced = [re.fullmatch(_REST, word) is not None for word in line[-2:]]
+    if is_reduced in ([True], [False, True]) and reduce_line(line[:-1]) == line[:-1]:
         return line
     line = tuple(part for word in line for part in _parts(word))
     places = sorted(_places(line))[:MOST_WORDS]
@@ -97,12 +98,17 @@ def _parts(word: str) -> tuple[str, ...]:
     name of a connector."""
     if word.startswith(_SPAWNED):
         return (SPAWN_MARK,)
+    parts: list[str] = []
     option, equals, value = word.partition("=")
-    if equals and _is_of(option, _ADDRESS_OPTIONS) and not re.fullmatch(_ADDRESS, value):
-        return (option, *_parts(value))
+    while (
+        equals and _is_of(option, _ADDRESS_OPTIONS) and not re.fullmatch(_ADDRESS, value) and len(parts) <= MOST_WORDS
+    ):
+        parts.append(option)
+        word = value
+        option, equals, value = word.partition("=")
     if word.startswith("{") and (connector := re.search(_CONNECTOR, word[:LONGEST_LINE])):
-        return (f'{{"kv_connector":"{connector[1]}"}}',)
-    return (word,)
+        word = f'{{"kv_connector":"{connector[1]}"}}'
+    return (*parts, word)
 
 
 def _is_of(word: str, options: frozenset[str]) -> bool:
@@ -162,6 +168,8 @@ def _places(line: Sequence[str]) -> Iterator[int]:
         name, equals, value = word.partition("=")
         counts = _is_of(name, _LAUNCHER_OPTIONS)
         if _is_of(name, _ADDRESS_OPTIONS):
+            if equals and not re.fullmatch(_ADDRESS, value):
+                continue  # more options in one word than a launcher has
             yield place
             if not equals and (re.fullmatch(_ADDRESS, following) or re.fullmatch(rf"\{{{_CONNECTOR}\}}", following)):
                 yield place + 1

@@ -26,25 +26,43 @@ def named(diagnosis: Diagnosis) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
+    ("earlier", "later"),
     [
-        ("bash ci/build.sh --python=3.9 2>&1 | tee build.log", "ci/build.sh"),
-        ("./build.sh", "build.sh"),
-        ("sudo docker build --progress plain -t image .", "docker build"),
-        ("cd build_out && ./custom.run --install-path=/path/to", "custom.run"),
-        ("RANK=1 nohup python train.py --epochs 3 > log", "python train.py"),
-        ("kubectl logs -f pod-a", "kubectl logs pod-a"),
-        ("source /usr/local/Ascend/ascend-tookit/set_env.sh", "source set_env.sh"),
-        (". env/bin/activate", "source activate"),
-        ("source", "source"),
-        ("pip install -q torch_npu", "pip install torch_npu"),
-        ("mpirun -n 8 ./bin/all_reduce_test -p 8", "mpirun bin/all_reduce_test"),
-        ("", ""),
-        (">>> |||", ""),
+        ("bash ci/build.sh --python=3.9", "bash ci/build.sh --python=3.9 2>&1 | tee build.log"),
+        ("./build.sh", "bash build.sh"),
+        ("sudo docker build -t image .", "docker build --progress plain -t image ."),
+        ("cd build_out && ./custom.run", "./custom.run --install-path=/path/to"),
+        ("RANK=1 nohup python train.py > log", "python train.py --resume"),
+        ("source /usr/local/Ascend/ascend-tookit/set_env.sh", ". /usr/local/Ascend/ascend-toolkit/set_env.sh"),
+        ("pip install -q torch_npu", "pip install torch_npu --no-deps"),
+        ("mpirun -n 8 ./bin/all_reduce_test -p 8", "mpirun -n 8 ./bin/all_reduce_test -p 8"),
     ],
 )
-def test_a_command_is_named_by_what_it_runs(command: str, name: str) -> None:
-    assert commands.name_of(command) == name
+def test_a_command_with_the_same_words_or_more_is_the_same(earlier: str, later: str) -> None:
+    assert commands.runs_again(commands.words_of(earlier), commands.words_of(later))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("for i in 0 1; do python train.py; done", "for f in *.log; do wc -l $f; done"),
+        ("accelerate launch train.py", "accelerate launch --help"),
+        ("docker exec -it c python train.py", "docker exec -it c python -V"),
+        ("uv pip install X", "uv pip install Y"),
+        ("python -m pip install X", "python -m pip install Y"),
+        ("vllm serve A", "vllm serve B"),
+        ("timeout 60 python a.py", "timeout 60 python b.py"),
+        ("numactl -C 1 python a.py", "numactl -C 1 python b.py"),
+        ("git clone A", "git clone B"),
+        ("kubectl logs -f pod-a", "kubectl logs -f pod-b"),
+        ("source", "source"),
+        ("", ""),
+        ("|||", ">>>"),
+    ],
+)
+def test_another_command_is_not_the_same(earlier: str, later: str) -> None:
+    known = commands.words_of(earlier)
+    assert earlier == "source" or not commands.runs_again(known, commands.words_of(later))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +76,33 @@ def test_a_failure_of_a_command_that_is_run_again_is_past(prompt: str, between: 
     found = diagnosed(*first, *middle, f"{prompt}python train.py --resume", "ready")
     assert named(found) == [] and found.notices[0].pitfall.id == "P006"
     assert named(diagnosed(*first, *middle, f"{prompt}python other.py", "ready"))[0] == "P006"
+
+
+def test_a_command_that_has_printed_nothing_yet_hides_no_failure() -> None:
+    assert named(diagnosed("$ python train.py", FAULT, "$ python train.py"))[0] == "P003"
+
+
+def test_a_log_of_many_prompts_is_no_session_and_keeps_its_fault() -> None:
+    cases = [
+        line
+        for number in range(2100)
+        for line in (f"u@h:~$ python case{number}.py", "ERR99999 UNKNOWN application exception", "EZ9999: Inner Error!")
+    ]
+    found = diagnosed(*cases, "u@h:~$ python train.py", FAULT)
+    assert named(found)[0] == "P003" and found.files[0].run_again == frozenset()
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        ("$ python train.py 2>&1 | tee train.log", FAULT, "$ echo $?", "0"),
+        (FAULT, "=== 10 passed, 2 errors in 31.20s ==="),
+        (FAULT, 'INFO: 10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK'),
+        (FAULT, 'INFO: 10.0.0.1:1 - "GET /metrics HTTP/1.1" 200 OK'),
+    ],
+)
+def test_what_looks_like_success_and_says_nothing_of_the_job_hides_no_failure(ending: tuple[str, ...]) -> None:
+    assert named(diagnosed(*ending))[0] == "P003"
 
 
 def test_the_last_run_of_a_command_names_the_cause() -> None:

@@ -233,6 +233,13 @@ def test_a_report_of_torchrun_alone_names_the_rank_that_failed_first(
     assert found.answer.title == f"Rank 11 failed first, {said}, as the launcher says"
 
 
+def test_what_torchrun_reports_is_shown_without_escape_sequences(tmp_path: Path) -> None:
+    rows = ("rank      : 3 (local_rank: 3)", "exitcode  : \x1b]52;c;UFdO\x07\x1b[31mEVIL (pid: 5)")
+    put(tmp_path / "a.log", "Root Cause (first observed failure):", "[0]:", *(f"  {row}" for row in rows))
+    found = diagnosed(tmp_path)
+    assert found.answer and found.answer.title == "Rank 3 failed first, exit code unknown, as the launcher says"
+
+
 def test_rotated_parts_are_read_oldest_first(tmp_path: Path) -> None:
     names = [
         "train.log",

@@ -28,6 +28,7 @@ from npudoctor.host import Completed, Host
 from npudoctor.host.recording.bundle_writer import files_of, write_folder
 from npudoctor.host.recording.recorder import RecordingHost
 from npudoctor.privacy import command_lines, recording_policy
+from npudoctor.privacy.command_lines import reduce_line
 from npudoctor.privacy.credentials import mask
 from npudoctor.records import replace
 from npudoctor.sdk import Options, RemoveFile, WriteFile
@@ -469,3 +470,19 @@ def test_no_preview_of_a_file_and_no_journal_shows_what_else_the_file_holds(tmp_
         assert not leaks(out.getvalue()), (words, leaks(out.getvalue()))
     for kept in (one for one in state.rglob("*") if one.is_file()):
         assert kept.stat().st_mode & 0o077 == 0 or not leaks(kept.read_text(errors="replace")), kept
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("python3", "--config=" * 12_000 + "s3cret"),
+        ("python3", *["(+1 argument #0)"] * 3_000, "s3cret"),
+        ("vllm", "serve", "--config=--uds=--config=s3cret", "--uds=--host=s3cret"),
+    ],
+)
+def test_a_command_line_made_to_be_reduced_again_and_again_costs_nothing_and_keeps_no_value(
+    line: tuple[str, ...],
+) -> None:
+    kept = reduce_line(line)
+    assert "s3cret" not in " ".join(kept) and len(kept) <= 25
+    assert reduce_line(kept) == kept

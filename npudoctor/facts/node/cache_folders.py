@@ -16,6 +16,9 @@ from npudoctor.sdk import Because, Host, NotApplicable, Unavailable, probe, real
 HOME = "HOME"
 _NAMESPACE = "/proc/{}/ns/mnt"
 
+_LONGEST, _DEEPEST = 4096, 64
+"""Bytes of a path from which Linux takes none, and folders above one that are looked at."""
+
 
 @record(frozen=True, kw_only=True)
 class CacheFolder:
@@ -74,7 +77,7 @@ def _folders_of(environment: JobEnvironment) -> Iterator[tuple[str, str, str, st
         if variable is None and (row.home is None or (row.unless is not None and environment.non_empty(row.unless))):
             continue
         value = environment.get(variable or HOME, "").strip()
-        if value.startswith("/"):
+        if value.startswith("/") and len(value) < _LONGEST and value.isprintable():
             path = value if variable else posixpath.join(value, row.home or "")
             yield variable or HOME, posixpath.normpath(value), posixpath.normpath(path), row.what
 
@@ -89,20 +92,13 @@ def _has_other_mounts(host: Host, pid: int) -> bool:
 
 def _judge(host: Host, path: str, user: int, mounts: Mounts | None) -> tuple[str, str | None]:
     """The folder that has to be written to, and what keeps this user from it."""
-    there = real_path(host, path)
-    failed: Unavailable | None = None
-    while True:
-        try:
-            found = host.stat(there)
-            break
-        except Unavailable as why:
-            if why.because is Because.NO_RIGHT and user == host.user.uid:
-                return there, "owner"
-            if why.because is Because.FAILED:
-                failed = why  # below a file, or the file system does not answer
-            elif why.because is not Because.ABSENT or there == "/":
-                raise
-            there = posixpath.dirname(there)
+    there, failed = _existing(host, real_path(host, path))
+    try:
+        found = host.stat(there)
+    except Unavailable as why:
+        if why.because is Because.NO_RIGHT and user == host.user.uid:
+            return there, "owner"
+        raise
     if found.kind != "dir":
         return there, "file"
     if failed is not None:
@@ -110,10 +106,33 @@ def _judge(host: Host, path: str, user: int, mounts: Mounts | None) -> tuple[str
     return there, why_not_writable(host, there, user, mounts) or _why_not_reachable(host, there, user)
 
 
+def _existing(host: Host, path: str) -> tuple[str, Unavailable | None]:
+    """The deepest folder of a path that is there, found by bisection, and what failed below it."""
+    parts = [part for part in path.split("/") if part]
+    failed: Unavailable | None = None
+    least, most = 0, len(parts)
+    while least < most:
+        middle = (least + most + 1) // 2
+        try:
+            host.stat("/" + "/".join(parts[:middle]))
+            least = middle
+        except Unavailable as why:
+            if why.because is Because.NO_RIGHT:
+                return "/" + "/".join(parts[:middle]), None
+            if why.because is Because.FAILED:
+                failed = why  # below a file, or the file system does not answer
+            elif why.because is not Because.ABSENT:
+                raise
+            most = middle - 1
+    return "/" + "/".join(parts[:least]), failed
+
+
 def _why_not_reachable(host: Host, path: str, user: int) -> str | None:
     """`owner` where a folder above this one is closed to all but its owner, who is another user."""
     above = posixpath.dirname(path)
-    while user != 0 and above != "/":
+    for _ in range(_DEEPEST):
+        if user == 0 or above == "/":
+            return None
         try:
             found = host.stat(above)
         except Unavailable:

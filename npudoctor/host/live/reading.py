@@ -23,6 +23,8 @@ def explain_errors(path: str, user: User):  # type: ignore[no-untyped-def]
         if problem.errno in (errno.EMFILE, errno.ENFILE):
             raise
         raise Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED) from problem
+    except (ValueError, OverflowError) as problem:  # a zero byte in the path, an offset beyond what the kernel takes
+        raise Unavailable(f"{path} cannot be read: {problem}", because=Because.FAILED) from problem
 
 
 def kind_of(mode: int) -> str:
