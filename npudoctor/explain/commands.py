@@ -19,7 +19,7 @@ _PARTS = re.compile(r"&&|\|\||;")
 _BEFORE = re.compile(r"^(?:\w{1,60}=\S{0,400}|sudo|env|nohup|time|exec|command|stdbuf|bash|sh|-\S{0,60})$")
 """Words that say nothing of which program a command runs."""
 
-_ASKS = re.compile(r"(?:^|\s)(?:--help|-h|--version|-V|-v)(?:\s|$)")
+_ASKS = re.compile(r"(?:^|\s)(?:--help|-h|--version|-V)(?:\s|$)")
 _LOOPS = re.compile(r"^(?:for|while|until|if|case|function|done|fi|esac|[({}])(?:\s|$)")
 
 
@@ -71,9 +71,11 @@ def _behind(
 
 
 def words_of(command: str) -> tuple[str, ...]:
-    """What the last part of a command runs, without options; nothing of a loop, or of a call for help."""
-    if _LOOPS.match(command) or _ASKS.search(command):
+    """What the last part of a command runs, without options; a loop as a whole; nothing of a call for help."""
+    if _ASKS.search(command):
         return ()
+    if _LOOPS.match(command):
+        return (command.strip(),)
     last = _REDIRECTED.sub(" ", _PARTS.split(command)[-1].partition("|")[0]).strip()
     if _LOOPS.match(last):
         return ()

@@ -35,6 +35,8 @@ def named(diagnosis: Diagnosis) -> list[str]:
         ("RANK=1 nohup python train.py > log", "python train.py --resume"),
         ("source /usr/local/Ascend/ascend-tookit/set_env.sh", ". /usr/local/Ascend/ascend-toolkit/set_env.sh"),
         ("pip install -q torch_npu", "pip install torch_npu --no-deps"),
+        ("for i in 0 1; do hccn_tool -i $i -link -g; done", "for i in 0 1; do hccn_tool -i $i -link -g; done"),
+        ("docker run -v /a:/b image", "docker run -it -v /a:/b image"),
         ("mpirun -n 8 ./bin/all_reduce_test -p 8", "mpirun -n 8 ./bin/all_reduce_test -p 8"),
     ],
 )
