@@ -309,3 +309,13 @@ def test_a_long_comment_stands_above_its_command(npudoctor: Command) -> None:
     at = next(number for number, line in enumerate(lines) if "HCCL_SOCKET_IFNAME==eth0" in line)
     assert "#" not in lines[at]
     assert "exactly this name" in " ".join(lines[at - 2 : at])
+
+
+def test_what_a_later_run_of_a_command_overcame_is_listed_below_a_headline(npudoctor: Command, tmp_path: Path) -> None:
+    failure = (
+        "RuntimeError: EI0019: Failed to bind the IP port. Reason: The IP address and port have been bound already."
+    )
+    (tmp_path / "session.log").write_text(f"$ python train.py\n{failure}\n$ python train.py\nready\n")
+    ran = npudoctor("explain", "--log", str(tmp_path / "session.log"))
+    assert ran.out.startswith("No cause found: what is listed below stopped nothing, or the same command ran again\n")
+    assert "P003" in ran.out and ran.err == ""
