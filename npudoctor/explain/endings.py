@@ -52,6 +52,10 @@ _SAID = re.compile(
 )
 """What scripts also print at their end, whatever happened before."""
 
+_STEP_OF_SLURM = re.compile(r"\bCOMPLETED {1,20}0:0\b")
+_FAILED_STEP = re.compile(r"\b(?:FAILED|TIMEOUT|CANCELLED|OUT_OF_ME\w{0,3}|NODE_FAIL)\b.{0,20}\b\d{1,3}:\d{1,3}\b")
+"""A row of sacct: the last one is the step `extern`, which ends well whatever the job did."""
+
 _APART = 30
 """Lines between a failure and the last words of a script from which the script went on after it."""
 
@@ -173,6 +177,8 @@ def good_ending(text: str) -> Ending | None:
         is_sure = _WELL.search(line[:2000]) is not None
         if is_sure or _SAID.search(line[:2000]):
             above = text.split("\n")[-1 - number - _OUTPUT : -1 - number]
+            if _STEP_OF_SLURM.search(line[:2000]) and any(map(_FAILED_STEP.search, above[-_LAST:])):
+                return None
             return None if _is_of_earlier(reversed(above)) else Ending(number, line, 0 if is_sure else _APART)
     return None
 

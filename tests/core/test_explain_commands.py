@@ -99,6 +99,7 @@ def test_a_log_of_many_prompts_is_no_session_and_keeps_its_fault() -> None:
     [
         ("$ python train.py 2>&1 | tee train.log", FAULT, "$ echo $?", "0"),
         (FAULT, "=== 10 passed, 2 errors in 31.20s ==="),
+        (FAULT, "123          train     FAILED      1:0", "123.extern   extern    COMPLETED      0:0"),
         (FAULT, 'INFO: 10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK'),
         (FAULT, 'INFO: 10.0.0.1:1 - "GET /metrics HTTP/1.1" 200 OK'),
     ],
