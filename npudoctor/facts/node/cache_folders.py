@@ -17,7 +17,7 @@ HOME = "HOME"
 _NAMESPACE = "/proc/{}/ns/mnt"
 
 _LONGEST, _DEEPEST = 4096, 64
-"""Bytes of a path from which Linux takes none, and folders above one that are looked at."""
+"""Bytes of a path from which Linux takes none, and folders above one that are checked."""
 
 
 @record(frozen=True, kw_only=True)
