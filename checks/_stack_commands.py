@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from shlex import quote
 
@@ -118,11 +117,11 @@ def _pin_of(framework: Framework, release: FrameworkRelease) -> str:
         for one in knowledge.stacks().of(framework.name)
         if one is not release and release.release.endswith(".*") and release.speaks_of(one.release)
     ]
-    return shlex.quote(f"{framework.package}=={release.release}{''.join(others)}")
+    return quote(f"{framework.package}=={release.release}{''.join(others)}")
 
 
 def _pin(part: str, release: FrameworkRelease) -> str:
     wanted = release.requires[part]
     if re.match(r"[<>=!~]", wanted):
-        return shlex.quote(f"{part}{wanted.replace(' ', '')}")
-    return shlex.quote(f"{part}=={exact_release(wanted)}")
+        return quote(f"{part}{wanted.replace(' ', '')}")
+    return quote(f"{part}=={exact_release(wanted)}")

@@ -56,18 +56,15 @@ class Commands:
         """
         if not self.is_session:
             return frozenset()
-        printed = [end + 1 < size for end in self._ends]
+        places = range(len(self._runs))
         return frozenset(
-            number
-            for number, words in enumerate(self._runs, 1)
-            if words and any(runs_again(words, later) and done for later, done in _behind(self._runs, printed, number))
+            place + 1
+            for place in places
+            if any(
+                runs_again(self._runs[place], self._runs[later]) and self._ends[later] + 1 < size
+                for later in places[place + 1 :]
+            )
         )
-
-
-def _behind(
-    runs: Sequence[tuple[str, ...]], printed: Sequence[bool], number: int
-) -> Sequence[tuple[tuple[str, ...], bool]]:
-    return list(zip(runs[number:], printed[number:], strict=True))
 
 
 def words_of(command: str) -> tuple[str, ...]:

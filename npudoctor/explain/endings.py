@@ -96,6 +96,9 @@ _COMMAND = re.compile(_PROMPT + r"\S")
 _SHOWS_EARLIER_LINES = re.compile(_PROMPT + r"(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
 _ASKS_FOR_STATUS = re.compile(_PROMPT + r"echo \$\?\s{0,4}$")
 _ONLY_LOOKS = re.compile(_PROMPT + r"(?:sudo )?(?:ping|curl|wget|ls|cat|nc|which|npu-smi|hccn_tool|dmesg|id|df|free)\b")
+_STATUS_OF_ANOTHER = re.compile(r"\|(?!\|)|&\s{0,4}$")
+"""A pipeline, of which the shell keeps the status of the last program, and a command in the background."""
+
 _OUTPUT = 60
 """Lines above one in which the command that printed it is searched."""
 
@@ -164,8 +167,8 @@ def good_ending(text: str) -> Ending | None:
     while lines and not lines[-1].strip():
         lines.pop()
     if len(lines) > 1 and lines[-1].strip() == "0" and _ASKS_FOR_STATUS.search(lines[-2][:400]):
-        command = next((line for line in reversed(lines[-2 - _OUTPUT : -2]) if _COMMAND.match(line[:400])), "")
-        if _ONLY_LOOKS.match(command[:400]) or re.search(r"\|(?!\|)|&\s{0,4}$", command[:400]):
+        command = _command_in(reversed(lines[-2 - _OUTPUT : -2]))
+        if _ONLY_LOOKS.match(command) or _STATUS_OF_ANOTHER.search(command):
             return None
         return Ending(text.count("\n") - len(lines) + 1, lines[-1])
     for number, line in enumerate(reversed(text.split("\n"))):
@@ -185,8 +188,12 @@ def good_ending(text: str) -> Ending | None:
 
 def _is_of_earlier(above: Iterable[str]) -> bool:
     """Whether a line was printed by a command that shows a part of an earlier log; `above`: the nearest line first."""
-    command = next((line for line in above if _COMMAND.match(line[:400])), "")
-    return _SHOWS_EARLIER_LINES.match(command[:400]) is not None
+    return _SHOWS_EARLIER_LINES.match(_command_in(above)) is not None
+
+
+def _command_in(above: Iterable[str]) -> str:
+    """The beginning of the first of these lines that shows a command; nothing without one."""
+    return next((line for line in (line[:400] for line in above) if _COMMAND.match(line)), "")
 
 
 def lines_to_prompt(below: Iterable[str]) -> int | None:

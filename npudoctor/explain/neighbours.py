@@ -50,8 +50,6 @@ _SHUTDOWN = 300
 """Lines below a stop in which the next command is searched."""
 
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
-
-
 _ENDED = re.compile(r"^\W{0,64}(exitcode|traceback)\s{0,16}:\s{0,16}(\S.{0,200}?)\s{0,16}$", re.MULTILINE)
 
 

@@ -143,9 +143,6 @@ class Scanner:
             replace(read, went_on_at=far, good_ending=ending, run_again=self._commands.run_again(self._offset))
         )
 
-    def _place(self, lines: list[bytes], number: int) -> int:
-        return self._offset + sum(map(len, lines[:number])) + number
-
     def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
         return read
@@ -282,7 +279,11 @@ class Scanner:
             found.append(Found(Kind.SYMPTOM, HIDDEN_BY_SOURCE, signs.FROM_SOURCE, raised.start))
         found = [one for one in found if fits(one.what, lines, number)]
         new: list[Found] = []
-        command = self._commands.number_at(self._place(lines, number)) if found and self._commands.is_session else 0
+        command = (
+            self._commands.number_at(self._offset + _start_of(lines, number))
+            if found and self._commands.is_session
+            else 0
+        )
         went_on = self._goes_on_from is not None and number > self._goes_on_from
         for one in found:
             self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
@@ -294,7 +295,7 @@ class Scanner:
         if not new:
             return False
         new = [with_details(one, lines, number) for one in new]
-        at = sum(map(len, lines[:number])) + number + start
+        at = _start_of(lines, number) + start
         own = moment_of(line)
         moment = own or moment_near(lines, number, source)
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
@@ -323,6 +324,11 @@ class Scanner:
                 )
             )
         return True
+
+
+def _start_of(lines: list[bytes], number: int) -> int:
+    """Where a line begins in its block."""
+    return sum(map(len, lines[:number])) + number
 
 
 def _stamp(lines: Iterable[bytes]) -> Moment | None:
