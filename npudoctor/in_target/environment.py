@@ -75,7 +75,7 @@ def _distribution(folder: str, entry: str) -> "tuple[str, dict[str, object], flo
     by_folder = re.match(r"([A-Za-z0-9][A-Za-z0-9._]*)-([^-]+)", base)
     name = named.get("name") or (by_folder.group(1) if by_folder else base)
     version = named.get("version") or (by_folder.group(2) if by_folder else "")
-    if not re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z", name) or not version:
+    if not re.match(r"[A-Za-z0-9]", name) or not version:
         return None
     requires = requires or [value for key, value in headers if key == "requires-dist"]
     try:

@@ -126,6 +126,8 @@ def _copies(said: object) -> tuple[tuple[str, str], ...]:
 
 def _distributions(said: Mapping[str, Any]) -> Iterator[tuple[str, Distribution]]:
     for name, about in said.items():
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", name):
+            continue  # a folder that somebody wrote: commands to paste hold these names
         if isinstance(about, dict) and isinstance(about.get("version"), str):
             requires = about.get("requires")
             lines = tuple(map(str, requires)) if isinstance(requires, list) else ()
