@@ -74,16 +74,8 @@ def _check_of(name: str, package: str, title: str) -> Check:
     ) -> Iterator[Finding]:
         if package not in python.distributions and name not in options.frameworks:
             raise NotApplicable(messages.NOT_INSTALLED.text(title=title))
-        framework = knowledge.stacks().framework(name)
-        yield from _of_unnamed_chip(framework, cards)
-        family = cards.family if cards is not None else None
-        here = releases_here(python, cann, driver.stated if driver is not None else None, family)
-        on_chip = list(_of_chip(framework, here, python))
-        yield from on_chip
-        if not any(finding.params.get("package") == package for finding in on_chip):
-            yield from _of_releases(
-                framework, here, Node(python=python, cards=cards, platform=platform, container=container)
-            )
+        node = Node(python=python, cards=cards, platform=platform, container=container)
+        yield from _of_framework(knowledge.stacks().framework(name), cann, driver, node)
 
     releases_go_together.__doc__ = f"""Releases of {title} match, and support these chips.
 
@@ -104,6 +96,19 @@ mindspore = _check_of("mindspore", "mindspore", "MindSpore")
 mindie = _check_of("mindie", "mindie-llm", "MindIE")
 mindspeed = _check_of("mindspeed", "mindspeed", "MindSpeed")
 ms_swift = _check_of("ms-swift", "ms-swift", "ms-swift")
+
+
+def _of_framework(
+    framework: Framework, cann: Cann | None, driver: DriverInstall | None, node: Node
+) -> Iterator[Finding]:
+    """What is wrong with one framework on this node: its chips, then its releases."""
+    yield from _of_unnamed_chip(framework, node.cards)
+    family = node.cards.family if node.cards is not None else None
+    here = releases_here(node.python, cann, driver.stated if driver is not None else None, family)
+    on_chip = list(_of_chip(framework, here, node.python))
+    yield from on_chip
+    if not any(finding.params.get("package") == framework.package for finding in on_chip):
+        yield from _of_releases(framework, here, node)
 
 
 def _of_chip(framework: Framework, here: Installed, python: PythonEnvironment) -> Iterator[Finding]:
@@ -373,9 +378,9 @@ def site(
     here = [one for one in added if one.package in python.distributions or one.name in options.frameworks]
     if not here:
         raise NotApplicable(messages.NONE_OF_THE_SITE.text())
+    node = Node(python=python, cards=cards, platform=platform, container=container)
     for one in here:
-        judge = _check_of(one.name, one.package, one.title)
-        yield from judge(python, cann, cards, driver, platform, container, options)
+        yield from _of_framework(one, cann, driver, node)
 
 
 def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:
