@@ -62,6 +62,9 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _PARTS = ("torch_npu", "cann", "driver", "python")
 """What a release of a framework may require beside Python distributions, by their normalised names."""
 
+_PUBLISHED = re.compile(r"(?:[<>!=~]=|[<>])? ?\d[\w+-]*(?:\.(?!X\.)[\w+-]+)*(?:\.\*)?")
+"""A release, one bound of a range, or a train (`25.0.X`, `2.7.*`)."""
+
 _PATTERNS = ("symptoms", "hints", "name_pattern")
 _LIMIT_BYTES = 4 << 20
 
@@ -206,6 +209,9 @@ def _must_have_effect(
                 raise SiteError(f"{where}: requires: {part}: no such part; did you mean {wanted}?")
             if not isinstance(version, str):
                 raise SiteError(f"{where}: requires: {part}: expected text, found {_kind(version)}")
+            if not all(map(_PUBLISHED.fullmatch, re.split(r", ?| or ", version))):
+                example = "2.7.1, `2.7.1 or 2.7.1.post1`, or >=3.10, <3.12"
+                raise SiteError(f"{where}: requires: {part}: {version!r} is no release; expected such as {example}")
     for number, row in enumerate(file["stacks"].get("chips", ())):
         where = f"{path}: stacks.chips[{number}]"
         _must_be_known(f"{where}: package", row["package"], packages)

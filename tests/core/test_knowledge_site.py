@@ -199,6 +199,13 @@ def test_a_combination_that_the_site_writes_counts_before_a_built_in_release(sta
             {"releases": [{"framework": "verl", "release": "1", "requires": {"cann": 8.5}}]},
             "requires: cann: expected text, found number",
         ),
+        *(
+            (
+                {"releases": [{"framework": "verl", "release": "1", "requires": {"driver": version}}]},
+                f"requires: driver: {version!r} is no release; expected such as 2.7.1",
+            )
+            for version in (">=25.X.X", "new", ">=", ">=25.0, <", "25.0 or", "", "25..0")
+        ),
         (
             {"chips": [{"package": "mindformers", "family": "A2", "supported": True}]},
             "stacks.chips[0]: package: the row has no effect: 'mindformers' is none of ",
