@@ -75,6 +75,7 @@ _CODE_FORMS = (
     (".", r" ret is"),
     ("U", r"DA_[A-Z]{3}"),
     ("F", r"ault(?: id:)? \[?\d{8}"),
+    ("u", r"rned -?(?:0x|\d)"),
 )
 _MAYBE_CODE = re.compile(
     r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|[Rr]et|esult|failed|hcclRet|MIE\d|W[A-Z\d]\d{4}|rrno|rrNo|err|tatus|rror"

@@ -7,6 +7,7 @@ that lines that differ only in numbers either all pass or none does.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import prod
@@ -26,12 +27,10 @@ LONGEST = 10
 _MOST = 4
 """The most words that a part of a pattern stands for, where it has alternatives: more take longer to compile."""
 
-_VERY_FREQUENT = 25
-
-_TELLS = 3
+_TELLS = 2
 """The fewest characters of the part of a word that is searched first."""
 
-_FREQUENT = {190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n", 8: "y[]_b3458xk-67w()|9"}
+_FREQUENT = {190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n", 8: "y[]_b3458xk-67w()|9", 4: "vjqz"}
 _PER_MILLE = {character: share for share, characters in _FREQUENT.items() for character in characters}
 """Frequency of characters in logs; all others are rare."""
 
@@ -48,9 +47,15 @@ _EVERYDAY = frozenset(
 _EVERYDAY_ENDS = frozenset(word[1:] for word in _EVERYDAY)
 """What a pattern requires of them where it leaves open whether the first letter is a capital."""
 
+_PASS = 20
+"""What a search of its own costs for each character with which words begin, in parts per mille of frequent characters."""
+
+_NO_START = frozenset("etaonisrhdlu ")
+"""Characters so frequent in logs that a search begins with one of them only where a word has no other."""
+
 _EVERYDAY_SHARE = 1e-6
-_SLOW_SHARE = 2e-7
-"""The share of a word without any rare character, which takes long to search."""
+_SLOW_SHARE = 1e-5
+"""The share of a word that has no other."""
 
 
 def words_of(expression: str) -> frozenset[str] | None:
@@ -87,6 +92,8 @@ def _read_part(operation: str, value: Any) -> tuple[list[str] | None, frozenset[
     """The same of a part of a pattern; no text has a digit."""
     if operation == "LITERAL":
         return None if chr(value).isdigit() else [chr(value)], None
+    if operation == "IN":
+        return _cases(value), None
     if operation in ("AT", "ASSERT", "ASSERT_NOT"):
         return [""], None
     if operation == "SUBPATTERN":
@@ -104,6 +111,12 @@ def _read_part(operation: str, value: Any) -> tuple[list[str] | None, frozenset[
     return None, None
 
 
+def _cases(members: Any) -> list[str] | None:
+    """The two letters of a set that stands for a letter in both cases; None for any other set."""
+    letters = [chr(value) for operation, value in members if operation.name == "LITERAL"]
+    return letters if len(letters) == len(members) == 2 and letters[0].lower() == letters[1].lower() else None
+
+
 def _share(words: frozenset[str]) -> float:
     """About how many places of a log have one of these words."""
     return sum(map(_share_of, words))
@@ -112,7 +125,7 @@ def _share(words: frozenset[str]) -> float:
 def _share_of(word: str) -> float:
     frequencies = [_PER_MILLE.get(one, 1) for one in word]
     share = prod(one / 1000 for one in frequencies[:LONGEST])
-    if min(frequencies[: 1 - _TELLS]) >= _VERY_FREQUENT:
+    if _NO_START.issuperset(_starts(word)):
         share = max(share, _SLOW_SHARE)
     bare = word.strip(" :/-")
     return max(share, _EVERYDAY_SHARE) if bare in _EVERYDAY or bare in _EVERYDAY_ENDS else share
@@ -171,29 +184,24 @@ class Sieve:
 
 
 def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, tuple[str, str]]:
-    """For each word a part that begins with one of a minimal set of rare characters, and what precedes it.
-
-    At least `_TELLS` characters follow from where a part begins: a shorter one is compared at every such character.
-    """
-    reach: dict[str, set[str]] = {}
-    for word in wanted:
-        for first in word[: max(len(word) - _TELLS + 1, 1)]:
-            reach.setdefault(first, set()).add(word)
+    """For each word a part that begins with a rare character, else one of few others, and what precedes it."""
+    starts = {word: _starts(word) for word in wanted}
+    rare = {first for found in starts.values() for first in found if first not in _PER_MILLE}
+    taken = beginnings | rare
+    while left := [found for found in starts.values() if taken.isdisjoint(found)]:
+        counts = Counter(first for found in left for first in found)
+        taken.add(max(sorted(counts), key=lambda first: counts[first] / (_PER_MILLE[first] + _PASS)))
     pieces: dict[str, tuple[str, str]] = {}
-    taken = set(beginnings)
-    while reach:
-        best = min(sorted(reach), key=lambda first: _cost(first, taken) / len(reach[first]))
-        taken.add(best)
-        found = reach.pop(best)
-        for word in found:
-            start = word.index(best)
-            pieces[word] = word[:start], word[start : start + LONGEST]
-        reach = {first: left for first, words in reach.items() if (left := words - found)}
+    for word, found in starts.items():
+        start = word.index(min(taken & found, key=lambda first: (_PER_MILLE.get(first, 0), first)))
+        pieces[word] = word[:start], word[start : start + LONGEST]
     return pieces
 
 
-def _cost(first: str, taken: set[str]) -> float:
-    return 0 if first in taken else _PER_MILLE.get(first, 0) + 6
+def _starts(word: str) -> set[str]:
+    """The characters of a word with which a search may begin: at least `_TELLS` characters follow from there."""
+    found = {*word[: max(len(word) - _TELLS + 1, 1)]}
+    return found - _NO_START or found
 
 
 def _branches(begins: Sequence[tuple[str, str]]) -> list[str]:

@@ -6,7 +6,6 @@ a to f. A shape is searched when it is new; lines of shapes without a match then
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate, islice
@@ -226,9 +225,9 @@ class Scanner:
         starts = self._sieve.starts_in(text)
         if not starts:
             return [], []
-        lines = text.split(b"\n")
-        ends = list(accumulate(len(line) + 1 for line in lines))
-        return lines, sorted({bisect_right(ends, start) for start in starts})
+        ends = zip([0, *starts], starts, strict=False)
+        numbers = accumulate(text.count(b"\n", last, start) for last, start in ends)
+        return text.split(b"\n"), list(dict.fromkeys(numbers))
 
     def _examine(self, data: bytes, lines: list[bytes], number: int, word: bytes, left: int) -> int:
         """Search a line; how many more of its shape to search."""
