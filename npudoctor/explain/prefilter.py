@@ -30,7 +30,10 @@ _MOST = 4
 _TELLS = 2
 """The fewest characters of the part of a word that is searched first."""
 
-_FREQUENT = {190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n", 8: "y[]_b3458xk-67w()|9", 4: "vjqz"}
+_FREQUENT = {
+    **{190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n"},
+    **{8: "y[]_b3458xk-67w()|9", 4: "vjqz"},
+}
 _PER_MILLE = {character: share for share, characters in _FREQUENT.items() for character in characters}
 """Frequency of characters in logs; all others are rare."""
 
@@ -48,7 +51,7 @@ _EVERYDAY_ENDS = frozenset(word[1:] for word in _EVERYDAY)
 """What a pattern requires of them where it leaves open whether the first letter is a capital."""
 
 _PASS = 20
-"""What a search of its own costs for each character with which words begin, in parts per mille of frequent characters."""
+"""What one more search costs, as characters per mille."""
 
 _NO_START = frozenset("etaonisrhdlu ")
 """Characters so frequent in logs that a search begins with one of them only where a word has no other."""
