@@ -31,8 +31,14 @@ _TELLS = 2
 """The fewest characters of the part of a word that is searched first."""
 
 _FREQUENT = {
-    **{190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n"},
-    **{8: "y[]_b3458xk-67w()|9", 4: "vjqz"},
+    190: " ",
+    60: "et",
+    40: "asonir",
+    25: "l0pdc",
+    18: "hmu2",
+    12: "fg1:.,\n",
+    8: "y[]_b3458xk-67w()|9",
+    4: "vjqz",
 }
 _PER_MILLE = {character: share for share, characters in _FREQUENT.items() for character in characters}
 """Frequency of characters in logs; all others are rare."""
