@@ -36,7 +36,7 @@ STATS = {
 }
 
 
-def of_pod(*mounts: Mount, user: int = JOB, links: dict[str, str] | None = None, **variables: str) -> Any:
+def of_pod(variables: dict[str, str], *mounts: Mount, user: int = JOB, links: dict[str, str] | None = None) -> Any:
     function: Any = cache_folders.function
     stats = STATS | {"/proc/1": Overlay(kind="dir", mode=0o555, uid=user)}
     host = FakeHost(stats=stats, links=links or {}, user=User(name="root", uid=0))
@@ -62,10 +62,10 @@ def of_pod(*mounts: Mount, user: int = JOB, links: dict[str, str] | None = None,
 def test_a_folder_where_the_user_of_the_job_may_not_write_is_named(
     variable: str, value: str, severity: Severity
 ) -> None:
-    [finding] = judge(of_pod(**{variable: value}))
+    [finding] = judge(of_pod({variable: value}))
     assert finding.severity is severity
     assert finding.summary.startswith(f"{variable}: {value} ")
-    assert list(judge(of_pod(user=0, **{variable: value}))) == [] or value.startswith("/etc/fstab")
+    assert list(judge(of_pod({variable: value}, user=0))) == [] or value.startswith("/etc/fstab")
 
 
 @pytest.mark.parametrize(
@@ -77,23 +77,23 @@ def test_a_folder_where_the_user_of_the_job_may_not_write_is_named(
     ],
 )
 def test_a_folder_that_can_be_created_is_fine(variables: dict[str, str]) -> None:
-    assert list(judge(of_pod(**variables))) == []
+    assert list(judge(of_pod(variables))) == []
 
 
 def test_a_folder_of_another_user_in_the_home_of_the_job_is_named_by_itself() -> None:
-    [finding] = judge(of_pod(HOME="/data"))
+    [finding] = judge(of_pod({"HOME": "/data"}))
     assert finding.summary.startswith("HOME: /data/.triton is not writable")
     assert finding.params["what"] == ["compiled kernels of Triton"]
 
 
 def test_a_home_that_nothing_is_written_to_is_not_judged() -> None:
     elsewhere = dict.fromkeys(("ASCEND_CACHE_PATH", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"), "/data/x")
-    assert list(judge(of_pod(HOME="/nope", ASCEND_PROCESS_LOG_PATH="/data/log", **elsewhere))) == []
+    assert list(judge(of_pod({"HOME": "/nope", "ASCEND_PROCESS_LOG_PATH": "/data/log", **elsewhere}))) == []
 
 
 def test_a_read_only_file_system_stops_root_too() -> None:
     mounts = (Mount(mount="/", fstype="overlay", options=("ro",)), Mount(mount="/data", fstype="ext4"))
-    [finding] = judge(of_pod(*mounts, user=0, HOME="/root", TRITON_CACHE_DIR="/data/x"))
+    [finding] = judge(of_pod({"HOME": "/root", "TRITON_CACHE_DIR": "/data/x"}, *mounts, user=0))
     assert finding.code == "stack.cache-folders/read-only"
 
 
@@ -115,4 +115,4 @@ def test_a_folder_below_a_file_of_this_machine(tmp_path: Path) -> None:
 def test_paths_of_a_job_in_a_container_are_not_looked_up_on_its_host() -> None:
     links = {"/proc/self/ns/mnt": "mnt:[4026531840]", "/proc/1/ns/mnt": "mnt:[4026532270]"}
     with pytest.raises(NotApplicable, match="in a container"):
-        of_pod(links=links, TRITON_CACHE_DIR="/usr/lib")
+        of_pod({"TRITON_CACHE_DIR": "/usr/lib"}, links=links)
