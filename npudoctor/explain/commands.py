@@ -6,11 +6,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-_PROMPT = re.compile(
-    rb"^(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#\n]{0,80}\]?[$#])"
-    rb" {1,4}(?P<command>[^\s#][^\n]{0,400})",
-    re.MULTILINE,
-)
+from npudoctor.explain.lines import PROMPT
+
+_COMMAND = re.compile(rf"^{PROMPT} {{1,4}}(?P<command>[^\s#][^\n]{{0,400}})".encode(), re.MULTILINE)
 _MOST = 200
 """Commands of a session; a log with more lines like prompts is none."""
 
@@ -33,7 +31,7 @@ class Commands:
 
     def read(self, block: bytes, offset: int) -> None:
         """Find the commands in whole lines that begin at this offset of the file."""
-        for found in _PROMPT.finditer(block):
+        for found in _COMMAND.finditer(block):
             if len(self._starts) > _MOST:
                 break
             self._starts.append(offset + found.start())

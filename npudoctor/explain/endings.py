@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from npudoctor.explain.lines import PROMPT
 from npudoctor.records import record
 
 _LAST = 15
@@ -91,11 +92,12 @@ _OF_PROGRESS = (
 _TRIED = 200
 """The most lines of a block with one of these words that are searched."""
 
-_PROMPT = r"^(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) ?"
-_COMMAND = re.compile(_PROMPT + r"\S")
-_SHOWS_EARLIER_LINES = re.compile(_PROMPT + r"(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
-_ASKS_FOR_STATUS = re.compile(_PROMPT + r"echo \$\?\s{0,4}$")
-_ONLY_LOOKS = re.compile(_PROMPT + r"(?:sudo )?(?:ping|curl|wget|ls|cat|nc|which|npu-smi|hccn_tool|dmesg|id|df|free)\b")
+_COMMAND = re.compile(rf"^{PROMPT} ?\S")
+_SHOWS_EARLIER_LINES = re.compile(rf"^{PROMPT} ?(?:sudo )?(?:tail|head|e?grep|less|more|sed|awk)\b")
+_ASKS_FOR_STATUS = re.compile(rf"^{PROMPT} ?echo \$\?\s{{0,4}}$")
+_ONLY_LOOKS = re.compile(
+    rf"^{PROMPT} ?(?:sudo )?(?:ping|curl|wget|ls|cat|nc|which|npu-smi|hccn_tool|dmesg|id|df|free)\b"
+)
 _STATUS_OF_ANOTHER = re.compile(r"\|(?!\|)|&\s{0,4}$")
 """A pipeline, of which the shell keeps the status of the last program, and a command in the background."""
 

@@ -74,6 +74,9 @@ _LEVEL = re.compile(
     re.IGNORECASE,
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
+PROMPT = r"(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#\n]{0,80}\]?[$#])"
+"""What a shell prints before a command."""
+
 _QUOTES = re.compile(
     r"^[^'\"]{0,80}\braise \w[\w.]{1,60}\(|^\s{0,8}\+{1,4} (?!export )\S"
     r"|^#{1,6} (?!.{0,200}(?:[a-z]Error|[a-z]Exception|\[Bug))\S"
@@ -83,7 +86,7 @@ _QUOTES = re.compile(
     r"|^\|\s?\W{0,4}E[A-Z]?\d{4,5}\W{0,4}\s?\||^(?:\d{1,2}\.|[-*]) (?:If|When) "
     r"|^(?:20\d\d-\d\d-\d\dT\S{8,20} )?##\[(?:group|command|section)\]|^Step \d{1,3}/\d{1,3} : [A-Z]"
     r"|^(?:#\d{1,4} |=> (?:[A-Z]{4,8} )?)?\[[^\]]{0,40}\d{1,3}/\d{1,3}\] [A-Z]{3,10} "
-    r"|^(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#]{0,80}\]?[$#]) \S"
+    rf"|^{PROMPT} \S"
 )
 """What is before words that report nothing: a command that is run, a comment, a prompt, a commit, a guide."""
 
