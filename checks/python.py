@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from shlex import quote
 from typing import Any
 
 from npudoctor import knowledge
@@ -139,7 +138,7 @@ def torch_is_installed_for_the_cpu(
             subject="python",
             torch=torch.version,
             required=wanted,
-            commands=(f'{quote(python.executable)} -m pip install --force-reinstall --no-deps "torch=={wanted}{cpu}"',),
+            commands=(f'{python.pip} install --force-reinstall --no-deps "torch=={wanted}{cpu}"',),
             evidence=(Evidence(source=why[0], expected=messages.CPU_BUILD.text(), actual=why[1]),),
             fix=FixOffer(id="python.install-pair", params={"torch": wanted, "torch_npu": python.torch_npu.version})
             if cuda_build(python) is not None  # else the fix sees the right version, and has nothing to do
@@ -174,7 +173,7 @@ def torch_npu_is_installed(
                 package=name.replace("-", "_"),
                 first=first,
                 others=others,
-                commands=(f"{quote(python.executable)} -m pip show {name}",),
+                commands=(f"{python.pip} show {name}",),
             )
 
 
@@ -195,7 +194,7 @@ def _no_torch_npu(
     hint = messages.CHANGE_FOR_CANN.text(cann=cann, change=change.text) if change else None
     if release is not None:
         hint = messages.INSTALL_RELEASE.text(release=release.version, torch=torch, cann=cann)
-        install = [f'{quote(python.executable)} -m pip install --no-deps "torch_npu=={release.version}"']
+        install = [f'{python.pip} install --no-deps "torch_npu=={release.version}"']
     return messages.TORCH_NPU_MISSING.finding(
         subject="python",
         python=python.executable,
@@ -275,7 +274,7 @@ def _matching_copy(pair: TorchPair, python: PythonEnvironment, needed: Needed) -
                     package=name.replace("-", "_"), version=version, folder=folder, first=first
                 )
                 note = messages.REMOVES_COPY.text(folder=first)
-                return hint, f"{quote(python.executable)} -m pip uninstall -y {name}  # {note}"
+                return hint, f"{python.pip} uninstall -y {name}  # {note}"
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 from typing import Any
 
 from npudoctor.facts.node.context import SoftwareStack
@@ -86,7 +85,7 @@ def _other_version(attempt: ImportAttempt, python: PythonEnvironment) -> Iterato
             subject="python",
             loaded=loaded,
             installed=installed.version,
-            commands=(f"{python.executable} -c 'import torch_npu; print(torch_npu.__file__)'",),
+            commands=(f"{python.command} -c 'import torch_npu; print(torch_npu.__file__)'",),
             evidence=(Evidence(source="torch_npu.__version__", expected=installed.version, actual=loaded),),
         )
 
@@ -138,12 +137,12 @@ def _failed_finding(
 
 def _usual_commands(attempt: ImportAttempt, python: PythonEnvironment, subject_of: str) -> tuple[str, ...]:
     """What shows more of a failure whose cause is not known; for a crash also the installation of the same wheel."""
-    look = f"{python.executable} -X faulthandler -c 'import {subject_of}'"
+    look = f"{python.command} -X faulthandler -c 'import {subject_of}'"
     package = python.torch_npu if subject_of == "torch_npu" else python.torch
     if not attempt.signal or package is None:
         return (look,)
     wheel = f'"{subject_of}=={package.version}"'
-    return f"{quote(python.executable)} -m pip install --force-reinstall --no-deps {wheel}", look
+    return f"{python.pip} install --force-reinstall --no-deps {wheel}", look
 
 
 def _usual(attempt: ImportAttempt) -> str:

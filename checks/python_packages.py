@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from shlex import quote
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
@@ -44,7 +43,7 @@ def compiler_packages_are_installed(python: PythonEnvironment, cann: Cann) -> It
             subject="python",
             packages=missing,
             count=len(missing),
-            commands=("npudoctor fix python.create" if new else f"{quote(python.executable)} -m pip install {names}",),
+            commands=("npudoctor fix python.create" if new else f"{python.pip} install {names}",),
             evidence=(Evidence(source=python.executable, expected=", ".join(missing), actual="not installed"),),
             fix=FixOffer(id="python.create") if new else _INSTALL_PACKAGES,
         )
@@ -57,7 +56,7 @@ def compiler_packages_are_installed(python: PythonEnvironment, cann: Cann) -> It
             subject="python",
             cann=installed.stated,
             numpy=numpy.version,
-            commands=(f"{quote(python.executable)} -m pip install 'numpy<2'",),
+            commands=(f"{python.pip} install 'numpy<2'",),
             evidence=(Evidence(source=python.executable, expected="numpy < 2", actual=f"numpy {numpy.version}"),),
             fix=_INSTALL_PACKAGES,
         )

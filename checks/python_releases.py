@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from shlex import quote
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
@@ -53,7 +52,7 @@ def release_has_no_known_defect(
             fixed_in=fixed_in,
             detail=messages.FIXED_ON.text(fixed_in=fixed_in, date=defect.fixed) if defect.fixed else None,
             hint=messages.INSTALL_OR_OLDER_PYTHON.text(fixed_in=fixed_in) if defect.python_min else None,
-            commands=(f'{quote(python.executable)} -m pip install --no-deps "torch_npu=={fixed_in}"',),
+            commands=(f'{python.pip} install --no-deps "torch_npu=={fixed_in}"',),
             evidence=(
                 Evidence(source=python.executable, expected=fixed_in, actual=f"torch_npu {torch_npu.version}"),
                 *as_evidence(attempt),
@@ -83,7 +82,7 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
             subject="python",
             version=accelerate.version,
             required=_ACCELERATE_FROM,
-            commands=(f"{quote(python.executable)} -m pip install 'accelerate>={_ACCELERATE_FROM}'",),
+            commands=(f"{python.pip} install 'accelerate>={_ACCELERATE_FROM}'",),
             evidence=(
                 Evidence(source=python.executable, expected=f">= {_ACCELERATE_FROM}", actual=accelerate.version),
             ),
@@ -105,14 +104,14 @@ def _for_cuda(python: PythonEnvironment) -> Iterator[Finding]:
                 package=name,
                 version=version,
                 detail=messages.CUDA_ONLY_NOTE.text(note=package.note) if package.note else None,
-                commands=(f"{quote(python.executable)} -m pip uninstall {name}",),
+                commands=(f"{python.pip} uninstall {name}",),
                 evidence=(Evidence(source=python.executable, expected="not installed", actual=f"{name} {version}"),),
             )
     if unused:
         yield messages.CUDA_UNUSED.finding(
             subject="python",
             packages=sorted(unused),
-            commands=(f"{quote(python.executable)} -m pip uninstall {' '.join(sorted(unused))}",),
+            commands=(f"{python.pip} uninstall {' '.join(sorted(unused))}",),
             evidence=(Evidence(source=python.executable, actual=", ".join(map(" ".join, sorted(unused.items())))),),
         )
 
@@ -142,7 +141,7 @@ def _of_another_torch(python: PythonEnvironment) -> Iterator[Finding]:
             hint=messages.INSTALL_COMPANION.text(package=name, release=fitting, torch=torch.base_version)
             if fitting
             else None,
-            commands=(f"{quote(python.executable)} -m pip install --no-deps {wanted}",) if wanted else (),
+            commands=(f"{python.pip} install --no-deps {wanted}",) if wanted else (),
             evidence=(
                 Evidence(
                     source=f"{name} {package.version}", expected=str(requirement), actual=f"torch {torch.version}"
@@ -176,8 +175,8 @@ def _triton(python: PythonEnvironment) -> Iterator[Finding]:
         return
     wanted = f"triton-ascend=={ours.version}" if ours is not None else "triton-ascend"
     commands = (
-        f"{quote(python.executable)} -m pip uninstall -y triton triton-ascend",
-        f"{quote(python.executable)} -m pip install '{wanted}'",
+        f"{python.pip} uninstall -y triton triton-ascend",
+        f"{python.pip} install '{wanted}'",
     )
     evidence = (Evidence(source=python.executable, expected="no triton", actual=f"triton {triton.version}"),)
     if ours is None:

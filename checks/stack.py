@@ -6,7 +6,6 @@ A check of a framework that is not installed does not apply, unless `check --for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 from typing import Any
 
 from npudoctor import knowledge
@@ -130,7 +129,7 @@ def _of_chip(framework: Framework, here: Installed, python: PythonEnvironment) -
                 family=here.family,
                 note=note,
                 hint=messages.REMOVE.text(package=package, title=framework.title) if extra else None,
-                commands=(f"{quote(python.executable)} -m pip uninstall -y {package}",) if extra else (),
+                commands=(f"{python.pip} uninstall -y {package}",) if extra else (),
                 evidence=evidence,
                 links=support.sources,
             )

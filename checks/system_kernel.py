@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from npudoctor import knowledge
 from npudoctor.facts.network.conntrack import COUNT_FILE, MAX_FILE, Conntrack
@@ -72,7 +71,7 @@ def _old_library(python: PythonEnvironment, floor: tuple[int, int]) -> Finding:
         version=python.torch_npu.version if python.torch_npu else "",
         least=least,
         glibc=python.glibc,
-        commands=("ldd --version", f"{quote(python.executable)} -m pip debug --verbose | grep manylinux | head"),
+        commands=("ldd --version", f"{python.pip} debug --verbose | grep manylinux | head"),
         evidence=(
             Evidence(
                 source=python.executable,

@@ -7,6 +7,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 from npudoctor.facts.node.environment import JobEnvironment
@@ -72,6 +73,16 @@ class PythonEnvironment:
         """Major and minor version: (3, 11)."""
         numbers = re.findall(r"\d+", self.version)
         return int(numbers[0]), int(numbers[1])
+
+    @property
+    def command(self) -> str:
+        """The interpreter, quoted for a shell."""
+        return quote(self.executable)
+
+    @property
+    def pip(self) -> str:
+        """The command that runs its pip."""
+        return f"{self.command} -m pip"
 
     @property
     def torch(self) -> Distribution | None:
