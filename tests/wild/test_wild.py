@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from npudoctor import knowledge
-from npudoctor.explain import advice, diagnosis, scan
+from npudoctor.explain import advice, diagnosis, endings, scan
 from npudoctor.explain.answers import AnswerKind
 from npudoctor.explain.diagnosis import Diagnosis
 from npudoctor.explain.patterns import Sought
@@ -57,7 +57,7 @@ def test_a_thread_is_labelled_and_neutral(thread: dict[str, Any]) -> None:
 def test_ids_are_unique_and_half_is_held_back() -> None:
     assert len({thread["id"] for thread in THREADS}) == len(THREADS)
     sets = Counter(thread["set"] for thread in THREADS)
-    assert abs(sets["train"] - sets["held"]) <= 4
+    assert abs(sets["train"] - sets["held"]) <= 6
 
 
 def diagnosed(thread: dict[str, Any]) -> Diagnosis:
@@ -215,8 +215,9 @@ def test_what_programs_print_before_and_after_a_failure_changes_no_diagnosis() -
     """The lines of sound jobs (versions, warnings, retries) and of the end of a failed one are no cause of anything."""
     lines = json.loads((Path(__file__).parent / "surroundings.json").read_text(encoding="utf-8"))
     assert {one.pitfall.id for one in diagnosed({"signal": lines["before"]}).suspects} <= OF_THE_PROGRAM
+    failed = [thread for thread in THREADS if endings.good_ending("\n".join(thread["signal"])) is None]
     within = {
         thread["id"]: outcome({**thread, "signal": [*lines["before"], *thread["signal"], *lines["after"]]})
-        for thread in THREADS
+        for thread in failed
     }
-    assert within == {thread["id"]: outcome(thread) for thread in THREADS}
+    assert within == {thread["id"]: outcome(thread) for thread in failed}
