@@ -66,9 +66,8 @@ class Diagnosis:
     """The diagnosis. `unexplained` is the first exception without a known cause.
 
     `echoes` are the ranks that failed after the first, `nodes` those whose logs these are, where they are several.
-    `shifts` are the seconds that were added to the stamps of each file, so that all share a clock; `apart` are the
-    nodes whose clock is wrong, with the seconds by which it is ahead: their stamps order nothing.
-    `answer` explains the failure where no known issue does; `notices` are issues that stop no job, found beside it.
+    `shifts` are the seconds added to each file's stamps, so that all share a clock; `apart` are nodes whose clock is
+    wrong, and by how much. `answer` explains what no known issue does; `notices` are issues beside it that stop no job.
     """
 
     suspects: tuple[Suspect, ...]
@@ -150,7 +149,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
 
 
 def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[Suspect, ...]:
-    """The issues with those of the rank that failed first in front, where more than the order of lines names it."""
+    """The issues of the rank that failed first, and what refines them, in front, where more than the order names it."""
     if first is None or first.of < 2 or first.by == "order":
         return tuple(ranked)
     source = first.sighting.source
@@ -161,7 +160,8 @@ def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[S
 
     if not any(one.weight >= STRONG and not later(one) for one in ranked):
         return tuple(ranked)
-    return tuple(sorted(ranked, key=later))
+    named = {one.pitfall.id for one in ranked if not later(one)}
+    return tuple(sorted(ranked, key=lambda one: named.isdisjoint((one.pitfall.id, *one.pitfall.refines))))
 
 
 def _echoes(failures: Mapping[str, Sequence[Sighting]], first: FirstFailure | None, times: Times) -> tuple[Echo, ...]:

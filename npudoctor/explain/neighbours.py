@@ -14,7 +14,7 @@ from npudoctor.records import replace
 
 _NEAR = 6
 _TRACEBACK = 200
-CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY, FAILED_BUILD = "P071", "P113", "P183", "P114"
+CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY, FAILED_BUILD, OLD_PYTHON = "P071", "P113", "P183", "P114", "P039"
 FOR_CUDA = frozenset({"P105", "P167"})
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
@@ -33,6 +33,7 @@ _REPEATED_BELOW = re.compile(
 """What a program prints in or below the report of an attempt that it repeats; pip's last one has total=0."""
 
 _BUILD = re.compile(rb"CMake|setuptools|setup\.py|git describe|CalledProcessError|metadata-generation-failed|ninja: ")
+_NEWER_SYNTAX = re.compile(rb"^\s{2,40}(?:match [\w.()\[\]]{1,60}:|except\* \w|type \w{1,40} = )")
 _FAILURE = re.compile(rb"xception|rror\b|ailed|ailure")
 _FALLS_BACK = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b")
 _IS_REPLACED = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|\b(?:is|are) used\b")
@@ -116,6 +117,7 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     that torchrun killed because another one had failed. That a folder is
     no repository stops builds, and no program that asks for its commit.
     A CUDA-only package that is replaced stops nothing, and a module of another device that DKMS builds no NPU.
+    Syntax that is invalid is that of a newer Python only where the line is a `match` or the like.
     """
     if known == CRASHED_IMPORT:
         near = lines[max(number - _CRASH, 0) : number + _CRASH]
@@ -123,6 +125,8 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
         return dumped or any(map(_IMPORT.search, near))
     if known == NO_GIT_HISTORY and b"ot a git " in lines[number]:
         return any(map(_BUILD.search, lines[max(number - _NEAR, 0) : number + 3 * _NEAR]))
+    if known == OLD_PYTHON and b"SyntaxError" in lines[number]:
+        return any(map(_NEWER_SYNTAX.search, lines[max(number - 3, 0) : number]))
     if known == FAILED_BUILD:
         return not any(map(_OTHER_MODULE.search, lines[max(number - _CRASH, 0) : number + 1]))
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
