@@ -572,3 +572,31 @@ def test_an_issue_that_is_only_warned_of_ranks_behind_one_that_is_an_error() -> 
     warned = "WARNING utils.py:1597 -- Version mismatch: The cluster was started with:"
     found = named(diagnosed(warned, *["step"] * 20, "ImportError: libascend_hal.so: cannot open shared object file"))
     assert found[0] == "P009" and "P102" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "issues"),
+    [
+        ("    match data:", ["P039"]),
+        ("    type Pair = tuple[int, int]", ["P039"]),
+        ("    print 'step', 3", []),
+        ("    if loss = 3:", []),
+    ],
+)
+def test_syntax_of_a_newer_python_is_no_error_of_the_program(line: str, issues: list[str]) -> None:
+    said = (
+        "Traceback (most recent call last):",
+        '  File "/opt/env/lib/python3.9/site-packages/quantizer/common.py", line 72',
+    )
+    assert named(diagnosed(*said, line, "          ^", "SyntaxError: invalid syntax")) == issues
+
+
+def test_an_issue_that_refines_that_of_the_first_rank_comes_before_it() -> None:
+    found = diagnosed(
+        "(Worker_TP0 pid=571) ERROR 12-04 14:46:08 [a.py:597] Bind_Failed(EJ0003): Failed to bind the IP port. "
+        "Reason: The IP address and port have been bound already.",
+        "(Worker_TP1 pid=615) ERROR 12-04 14:46:09 [a.py:597] RuntimeError: the other worker is gone",
+        "[ERROR] HCCL(570,):2026-12-04-14:46:09.911.312 [hccl_socket.cc:106] [570][HcclSocket][Listen] socket type[0], "
+        "listen on ip[10.0.0.1] and specific port[16666] fail.",
+    )
+    assert named(found)[:1] == ["P023"]
