@@ -64,7 +64,7 @@ _NO_START = frozenset("etaonisrhdlu ")
 
 _EVERYDAY_SHARE = 1e-6
 _SLOW_SHARE = 1e-5
-"""The share of a word that has no other."""
+"""The share of a word that has only such characters: a search for it takes long."""
 
 
 def words_of(expression: str) -> frozenset[str] | None:

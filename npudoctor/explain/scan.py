@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 
 from npudoctor import knowledge
 from npudoctor.explain import endings, signs
@@ -225,8 +225,7 @@ class Scanner:
         starts = self._sieve.starts_in(text)
         if not starts:
             return [], []
-        ends = zip([0, *starts], starts, strict=False)
-        numbers = accumulate(text.count(b"\n", last, start) for last, start in ends)
+        numbers = accumulate(text.count(b"\n", last, start) for last, start in pairwise([0, *starts]))
         return text.split(b"\n"), list(dict.fromkeys(numbers))
 
     def _examine(self, data: bytes, lines: list[bytes], number: int, word: bytes, left: int) -> int:
