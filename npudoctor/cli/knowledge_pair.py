@@ -11,7 +11,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.cli.output import UsageError, write
 from npudoctor.facts.python.published_releases import is_too_old, misfit
-from npudoctor.facts.versions import CannVersion
+from npudoctor.facts.versions import CannVersion, is_older
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
 from npudoctor.knowledge.solver import Solution, Stack, solve
@@ -235,14 +235,15 @@ def _framework(args: argparse.Namespace) -> int:
     found = [table.release(framework.name, version)] if version else list(table.of(framework.name))
     matching = [row for row in found if row is not None and all(_names(row, part, here) for part in here)]
     rows = [_framework_row(row, args) for row in matching[:SHOWN]]
-    chips = {row.family: row.supported for row in table.chips if row.package == framework.package}
+    chips = [row for row in table.chips if row.package == framework.package]
     answer = {
         "framework": framework.name,
         "version": version or None,
         "given": here,
         "as_of": table.as_of,
         "releases": rows,
-        "chips": chips,
+        "chips": {row.family: row.supported and not is_older(version, row.since or "0") for row in chips},
+        "chips_since": {row.family: row.since for row in chips if row.since},
     }
     write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _framework_text(framework, answer))
     return 0 if rows else 1
@@ -293,5 +294,7 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
         lines += [f"  {'note':<17} {row['note']}"] if row["note"] else []
         lines += [f"  {'source':<17} {', '.join(row['sources'])}", ""]
     for family, supported in answer["chips"].items() if answer["releases"] else ():
-        lines.append(f"{'supported on' if supported else 'not supported on'} {family}")
+        since = answer["chips_since"].get(family)
+        words, limit = ("supported on", "since") if supported else ("not supported on", "before")
+        lines.append(f"{words} {family}" + (f" {limit} {framework.title} {since}" if since else ""))
     return "\n".join([*lines, f"as of {answer['as_of']}"]) + "\n"

@@ -86,6 +86,19 @@ def test_an_unknown_release_of_a_framework_is_supported_on_nothing(npudoctor: Co
     assert (ran.code, "not in the tables" in ran.out, "supported on" in ran.out) == (1, True, False)
 
 
+@pytest.mark.parametrize(
+    ("release", "is_supported"),
+    [("0.11.0", False), ("0.22.1rc1", False), ("0.23.0rc1", True), ("0.23.0", True), ("", True)],
+)
+def test_a_release_before_the_first_for_a_chip_is_not_supported_there(
+    npudoctor: Command, release: str, *, is_supported: bool
+) -> None:
+    asked = ("knowledge", "pair", "--for", f"vllm-ascend={release}" if release else "vllm-ascend")
+    words = "supported on 950 since" if is_supported else "not supported on 950 before"
+    assert f"\n{words} vLLM Ascend 0.23.0rc1\n" in npudoctor(*asked).out
+    assert json.loads(npudoctor(*asked, "--json").out)["chips"]["950"] is is_supported
+
+
 def test_where_no_pair_fits_both_each_is_told_what_fits_it_and_the_smallest_change(npudoctor: Command) -> None:
     ran = npudoctor("knowledge", "pair", "--cann", "8.5.0", "--torch", "2.1.0")
     assert ran.code == 0
