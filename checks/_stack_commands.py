@@ -17,7 +17,7 @@ from npudoctor.records import record
 
 from ._packages import explain_command, operators_package, package_tag, upgrade_commands
 from ._pairing import install_command
-from ._stacks import FIRST, SOLVED, Installed, Smallest, exact_release, requirements
+from ._stacks import FIRST, SOLVED, Installed, Smallest, exact_release, is_of_installed, requirements
 from .cann_driver import NEEDING_ATB
 from .messages import stack as messages
 
@@ -38,7 +38,8 @@ def commands(framework: Framework, change: Smallest, here: Installed, node: Node
         yield from upgrade_commands(node.cards, node.platform, change.changes["driver"])
     if (cann := change.changes.get("cann")) is not None:
         yield from _cann(cann, framework, change.release, here, node)
-    executable, wanted, stays = node.python.executable, dict(change.changes), _stays(framework, change, here)
+    executable, wanted = node.python.executable, dict(change.changes)
+    stays = is_of_installed(change.release, framework, here)
     if "python" in wanted:
         executable, stays = "python", False
         yield f"conda create -n {framework.name} python={wanted['python']}  # then install there:"
@@ -47,10 +48,6 @@ def commands(framework: Framework, change: Smallest, here: Installed, node: Node
         if part in wanted:
             yield install_command(executable, part, wanted[part], node.python)
     yield from _packages(executable, framework, change.release, wanted, here, stays=stays)
-
-
-def _stays(framework: Framework, change: Smallest, here: Installed) -> bool:
-    return change.release is knowledge.stacks().release(framework.name, here.release_of(framework) or "-")
 
 
 def _whole_set(framework: Framework, change: Smallest, here: Installed) -> dict[str, str]:

@@ -129,6 +129,23 @@ def missing_packages(framework: Framework, release: FrameworkRelease, here: Inst
     }
 
 
+def published_set(framework: Framework, table: Stacks, here: Installed) -> FrameworkRelease | None:
+    """The published set of the installed release; of several the one that differs least from what is here."""
+    row = table.release(framework.name, here.release_of(framework)) if here.release_of(framework) else None
+    return min(row.sets(), key=lambda one: _difference(misfits(one, here))) if row is not None else None
+
+
+def _difference(wrong: Mapping[str, Severity]) -> tuple[bool, int]:
+    """CANN first: it is the hardest to change."""
+    return "cann" in wrong, len(wrong)
+
+
+def is_of_installed(release: FrameworkRelease, framework: Framework, here: Installed) -> bool:
+    """Whether a published set is one of the installed release."""
+    now = published_set(framework, knowledge.stacks(), here)
+    return now is not None and now.release == release.release
+
+
 def published_by_others(framework: Framework, table: Stacks, here: Installed) -> frozenset[str]:
     """The parts that another installed framework, whose published set names this release, requires as they are.
 
@@ -150,7 +167,7 @@ def adviser(framework: Framework, table: Stacks, here: Installed) -> Framework:
 def _sets_around(framework: Framework, table: Stacks, here: Installed) -> list[tuple[Framework, FrameworkRelease]]:
     """The other installed frameworks whose published set names this one, with that set."""
     there = [other for other in table.frameworks if here.release_of(other)]
-    rows = [(other, table.release(other.name, here.release_of(other))) for other in there]
+    rows = [(other, published_set(other, table, here)) for other in there]
     return [(other, row) for other, row in rows if row is not None and framework.package in row.requires]
 
 
@@ -175,7 +192,7 @@ def _sets_to_keep(framework: Framework, table: Stacks, here: Installed) -> tuple
     """The published sets of other installed frameworks that fit, without those that this framework's own set names."""
     named = {part for row in table.of(framework.name) for part in row.requires}
     others = [other for other in table.frameworks if other is not framework and other.package not in named]
-    rows = [table.release(other.name, here.release_of(other)) for other in others if here.release_of(other)]
+    rows = [published_set(other, table, here) for other in others]
     return tuple(row for row in rows if row is not None and not misfits(row, here))
 
 
@@ -183,18 +200,18 @@ def _nearest(
     framework: Framework, table: Stacks, here: Installed, kept: tuple[FrameworkRelease, ...]
 ) -> Smallest | None:
     """The published set that takes the smallest change after which these others fit."""
-    now = here.release_of(framework)
-    of_now = table.release(framework.name, now) if now else None
+    of_now = published_set(framework, table, here)
     support = table.chip(framework.package, here.family) if here.family is not None else None
     solved: dict[tuple[str | None, ...], Solution | None] = {}
     best: tuple[tuple[int, ...], Smallest] | None = None
-    rows = table.of(framework.name)
-    for place, release in enumerate(rows):
+    rows = [(place, one) for place, row in enumerate(table.of(framework.name)) for one in row.sets()]
+    place_now = next((place for place, one in rows if of_now is not None and one.release == of_now.release), None)
+    for place, release in rows:
         if support is not None and support.since is not None and is_older(release.release, support.since):
             continue
         wrong = {**misfits(release, here), **missing_packages(framework, release, here)}
         packages = [part for part in wrong if part not in SOLVED]
-        stays = release is of_now
+        stays = place == place_now
         cost = _PACKAGE_COST * (sum(part in here.parts for part in packages) + (not stays))
         asked = tuple(release.requires.get(part) for part in SOLVED)
         if best is not None and cost > best[0][0]:
@@ -203,7 +220,7 @@ def _nearest(
             solved[asked] = solve(here.stack, knowledge.compatibility(), _demand(release, here, kept))
         if (solution := solved[asked]) is None:
             continue
-        away = abs(place - rows.index(of_now)) if of_now is not None else 0
+        away = abs(place - place_now) if place_now is not None else 0
         key = (cost + solution.cost, not stays, "rc" in release.release, solution.distance, away, place)
         if best is None or key < best[0]:
             changes = {change.part: wheel(change.then) for change in solution.changes}

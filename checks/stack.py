@@ -33,11 +33,13 @@ from ._stacks import (
     Installed,
     Smallest,
     adviser,
+    is_of_installed,
     misfits,
     missing_packages,
     name_of,
     nearest,
     published_by_others,
+    published_set,
     releases_here,
     requirements,
 )
@@ -166,17 +168,17 @@ def _of_releases(framework: Framework, here: Installed, node: Node) -> Iterator[
     if version is None:
         yield _not_installed_finding(framework, here, node)
         return
-    published = table.release(framework.name, version)
-    if published is None:
+    release = published_set(framework, table, here)
+    if release is None:
         yield messages.NOT_LISTED[framework.name].finding(
             subject="python", title=framework.title, release=version, as_of=table.as_of
         )
         return
     elsewhere = published_by_others(framework, table, here)
-    wrong = {part: how for part, how in misfits(published, here).items() if part not in elsewhere}
-    absent = {part: how for part, how in missing_packages(framework, published, here).items() if part not in elsewhere}
+    wrong = {part: how for part, how in misfits(release, here).items() if part not in elsewhere}
+    absent = {part: how for part, how in missing_packages(framework, release, here).items() if part not in elsewhere}
     if wrong or absent:
-        yield _mismatch(framework, published, wrong, absent, here, node)
+        yield _mismatch(framework, release, wrong, absent, here, node)
 
 
 def _not_installed_finding(framework: Framework, here: Installed, node: Node) -> Finding:
@@ -217,7 +219,7 @@ def _commands(framework: Framework, change: Smallest | None, here: Installed, no
 
 def _mismatch(
     framework: Framework,
-    published: FrameworkRelease,
+    release: FrameworkRelease,
     wrong: dict[str, Severity],
     absent: dict[str, Severity],
     here: Installed,
@@ -227,7 +229,7 @@ def _mismatch(
     table = knowledge.stacks()
     advised = adviser(framework, table, here)
     change = nearest(advised, table, here)
-    asked = requirements(published, here)
+    asked = requirements(release, here)
     parts = [part for part in asked if part in {**wrong, **absent}]
     message = messages.MISMATCH if wrong else messages.MISSING
     found = [_part(part, here.parts[part]) if part in wrong else messages.NO_PART.text(part=part) for part in parts]
@@ -240,7 +242,7 @@ def _mismatch(
         release=here.parts[framework.package],
         required=[_part(part, asked[part]) for part in parts],
         **differences,
-        published=[_part(part, version) for part, version in published.requires.items()],
+        published=[_part(part, version) for part, version in release.requires.items()],
         as_of=table.as_of,
         hint=_hint(advised, change, here, node),
         commands=_commands(advised, change, here, node),
@@ -252,7 +254,7 @@ def _mismatch(
             )
             for part in parts
         ),
-        links=published.sources,
+        links=release.sources,
     )
 
 
@@ -272,7 +274,7 @@ def _hint(framework: Framework, change: Smallest | None, here: Installed, node: 
     if change is None:
         return None
     release, changes = change.release, ", ".join(_part(*item) for item in change.changes.items())
-    if release is knowledge.stacks().release(framework.name, here.release_of(framework)):
+    if is_of_installed(release, framework, here):
         said = messages.KEEP_RELEASE.text(changes=changes)
     elif changes:
         said = messages.OTHER_RELEASE.text(title=framework.title, release=release.release, changes=changes)

@@ -232,8 +232,9 @@ def _framework(args: argparse.Namespace) -> int:
     version = version.lstrip("=").strip()
     parts = ("cann", "python", "torch", "torch_npu", "driver")
     here = {part: getattr(args, part) for part in parts if getattr(args, part)}
-    found = [table.release(framework.name, version)] if version else list(table.of(framework.name))
-    matching = [row for row in found if row is not None and all(_names(row, part, here) for part in here)]
+    found = [table.release(framework.name, version)] if version else table.of(framework.name)
+    sets = [one for row in found if row is not None for one in row.sets()]
+    matching = [one for one in sets if all(_names(one, part, here) for part in here)]
     rows = [_framework_row(row, args) for row in matching[:SHOWN]]
     chips = [row for row in table.chips if row.package == framework.package]
     answer = {

@@ -75,6 +75,42 @@ def test_a_published_set_fits_itself_and_no_other_torch(release: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "cann", "torch_npu", "triton_ascend"),
+    [
+        ("0.18.0", "8.5.1", "2.9.0.post1", "3.2.0.dev20260322"),
+        ("0.18.0", "9.0.0", "2.9.0.post2", "3.2.1"),
+        ("0.18.0", "8.5.1", "2.9.0", "3.2.0"),
+        ("0.13.0rc2", "8.5.0", "2.8.0.post1", "3.2.0"),
+        ("0.13.0rc2", "8.5.0", "2.8.0", "3.2.0"),
+        ("0.11.0", "8.3.RC2", "2.7.1.post1", ""),
+        ("0.11.0", "8.3.RC2", "2.7.1", ""),
+        ("0.25.1rc1", "9.0.1", "2.10.0.post2", "3.2.1"),
+    ],
+)
+def test_each_published_set_of_a_release_is_sound(
+    release: str, cann: str, torch_npu: str, triton_ascend: str, tmp_path: Path
+) -> None:
+    [finding] = _of_set(release, cann, torch_npu, "0.0.1", tmp_path)
+    assert finding.severity is Severity.ERROR
+    assert _of_set(release, cann, torch_npu, triton_ascend, tmp_path) == ()
+
+
+def _of_set(release: str, cann: str, torch_npu: str, triton_ascend: str, tmp_path: Path) -> Any:
+    vllm = release.partition("rc")[0] if triton_ascend != "0.0.1" else "0.0.1"
+    versions = {"vllm": vllm, "vllm_ascend": release} | ({"triton_ascend": triton_ascend} if triton_ascend else {})
+    pair = f"torch = '{torch_npu.partition('.post')[0]}'\ntorch_npu = '{torch_npu}'"
+    node = NODE.replace("8.3.RC2", cann) + packages(**versions)
+    node = node.replace("torch = '2.7.1'\ntorch_npu = '2.7.1.post1'", pair)
+    return told(node, tmp_path)["stack.vllm-ascend"].findings
+
+
+def test_of_several_published_sets_the_one_of_this_cann_is_asked_for(tmp_path: Path) -> None:
+    [finding] = _of_set("0.18.0", "9.0.0", "2.9.0.post2", "3.2.0", tmp_path)
+    assert finding.params["required"] == ["triton-ascend 3.2.1"]
+    assert [command.partition(" -m ")[2] for command in finding.commands] == ["pip install triton-ascend==3.2.1"]
+
+
+@pytest.mark.parametrize(
     ("part", "published", "here", "severity"),
     [
         ("torch", "2.7.1", "2.7.1+cpu", None),

@@ -36,7 +36,11 @@ class FeatureFloor:
 
 @record(frozen=True, kw_only=True)
 class Stack:
-    """One published, tested set of releases of vllm-ascend."""
+    """One published, tested set of releases of vllm-ascend.
+
+    `also_requires` are the parts in which further published sets of the same release differ from it; `sources` are
+    those beside the source of the table.
+    """
 
     vllm_ascend: str
     vllm: str
@@ -45,6 +49,8 @@ class Stack:
     torch: str
     torch_npu: str
     triton_ascend: str | None = None
+    also_requires: tuple[Mapping[str, str], ...] = ()
+    sources: tuple[str, ...] | None = None
 
 
 @record(frozen=True, kw_only=True)

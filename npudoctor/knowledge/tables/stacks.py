@@ -13,7 +13,7 @@ from functools import cached_property
 from npudoctor.knowledge import table
 from npudoctor.knowledge.patterns import wheel
 from npudoctor.knowledge.tables.combinations import Combinations
-from npudoctor.records import record
+from npudoctor.records import record, replace
 
 
 @record(frozen=True, kw_only=True)
@@ -60,14 +60,21 @@ class FrameworkRelease:
     """One published set of releases; `*` stands for every release of which no other row speaks, `3.12.*` for a train.
 
     `requires` maps a part (torch, torch_npu, cann, driver, python, or a distribution) to what was published: one
-    release (`2.7.1`), several (`0.10.1 or 0.10.1.1`), or a range (`>=3.10, <3.12`).
+    release (`2.7.1`), several (`0.10.1 or 0.10.1.1`), or a range (`>=3.10, <3.12`). `also_requires` are the parts in
+    which further published sets of the same release differ from it.
     """
 
     framework: str
     release: str
     requires: Mapping[str, str]
+    also_requires: tuple[Mapping[str, str], ...] = ()
     sources: tuple[str, ...] = ()
     note: str | None = None
+
+    def sets(self) -> tuple[FrameworkRelease, ...]:
+        """Each published set of this release as a row of its own, the first one first."""
+        others = (replace(self, requires={**self.requires, **one}, also_requires=()) for one in self.also_requires)
+        return (replace(self, also_requires=()), *others) if self.also_requires else (self,)
 
     def speaks_of(self, version: str) -> bool:
         """Whether the row is of this release, in any spelling: by its name, by its train, or by `*`.
@@ -196,5 +203,6 @@ def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:
             framework=_IN_COMBINATIONS,
             release=wheel(stack.vllm_ascend),
             requires={part: version for part, version in requires.items() if version},
-            sources=(combinations.sources["stacks"],),
+            also_requires=stack.also_requires,
+            sources=(combinations.sources["stacks"], *(stack.sources or ())),
         )
