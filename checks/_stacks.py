@@ -132,12 +132,13 @@ def missing_packages(framework: Framework, release: FrameworkRelease, here: Inst
 def published_set(framework: Framework, table: Stacks, here: Installed) -> FrameworkRelease | None:
     """The published set of the installed release; of several the one that differs least from what is here."""
     row = table.release(framework.name, here.release_of(framework)) if here.release_of(framework) else None
-    return min(row.sets(), key=lambda one: _difference(misfits(one, here))) if row is not None else None
+    return min(row.sets(), key=lambda one: _difference(framework, one, here)) if row is not None else None
 
 
-def _difference(wrong: Mapping[str, Severity]) -> tuple[bool, int]:
-    """CANN first: it is the hardest to change."""
-    return "cann" in wrong, len(wrong)
+def _difference(framework: Framework, release: FrameworkRelease, here: Installed) -> tuple[bool, int]:
+    """How far a published set is from what is here, CANN first: it is the hardest to change."""
+    wrong = misfits(release, here)
+    return "cann" in wrong, len(wrong) + len(missing_packages(framework, release, here))
 
 
 def is_of_installed(release: FrameworkRelease, framework: Framework, here: Installed) -> bool:

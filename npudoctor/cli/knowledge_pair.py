@@ -222,7 +222,7 @@ def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
 
 
 def _framework(args: argparse.Namespace) -> int:
-    """The published sets of a framework: of one release, else the newest that match the given versions."""
+    """The published sets of one release of a framework, else one of each of the newest that match what is given."""
     name, _, version = (args.framework or f"vllm-ascend={args.vllm_ascend}").partition("=")
     table = knowledge.stacks()
     try:
@@ -233,8 +233,8 @@ def _framework(args: argparse.Namespace) -> int:
     parts = ("cann", "python", "torch", "torch_npu", "driver")
     here = {part: getattr(args, part) for part in parts if getattr(args, part)}
     found = [table.release(framework.name, version)] if version else table.of(framework.name)
-    sets = [one for row in found if row is not None for one in row.sets()]
-    matching = [one for one in sets if all(_names(one, part, here) for part in here)]
+    sets = ([one for one in row.sets() if all(_names(one, part, here) for part in here)] for row in found if row)
+    matching = [one for each in sets for one in (each if version else each[:1])]
     rows = [_framework_row(row, args) for row in matching[:SHOWN]]
     chips = [row for row in table.chips if row.package == framework.package]
     answer = {

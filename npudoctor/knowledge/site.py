@@ -202,20 +202,30 @@ def _must_have_effect(
     for number, row in enumerate(file["stacks"].get("releases", ())):
         where = f"{path}: stacks.releases[{number}]"
         _must_be_known(f"{where}: framework", row["framework"], frameworks)
-        for part, version in row.get("requires", {}).items():
-            normalised = re.sub(r"[-_.]+", "-", part).lower()
-            if part not in _PARTS and part != normalised:
-                wanted = next((each for each in _PARTS if each.replace("_", "-") == normalised), normalised)
-                raise SiteError(f"{where}: requires: {part}: no such part; did you mean {wanted}?")
-            if not isinstance(version, str):
-                raise SiteError(f"{where}: requires: {part}: expected text, found {_kind(version)}")
-            if not all(map(_PUBLISHED.fullmatch, re.split(r", ?| or ", version))):
-                example = "2.7.1, `2.7.1 or 2.7.1.post1`, or >=3.10, <3.12"
-                raise SiteError(f"{where}: requires: {part}: {version!r} is no release; expected such as {example}")
+        _must_be_releases(f"{where}: requires", row.get("requires", {}))
+        for place, one in enumerate(row.get("also_requires", ())):
+            if not isinstance(one, dict):
+                raise SiteError(f"{where}: also_requires[{place}]: expected an object, found {_kind(one)}")
+            needed = {part: version for part, version in one.items() if version is not None}
+            _must_be_releases(f"{where}: also_requires[{place}]", needed)
     for number, row in enumerate(file["stacks"].get("chips", ())):
         where = f"{path}: stacks.chips[{number}]"
         _must_be_known(f"{where}: package", row["package"], packages)
         _must_be_known(f"{where}: family", row["family"], families)
+
+
+def _must_be_releases(where: str, requires: Mapping[str, object]) -> None:
+    """Raise SiteError for a part or a release of a published set that is none."""
+    for part, version in requires.items():
+        normalised = re.sub(r"[-_.]+", "-", part).lower()
+        if part not in _PARTS and part != normalised:
+            wanted = next((each for each in _PARTS if each.replace("_", "-") == normalised), normalised)
+            raise SiteError(f"{where}: {part}: no such part; did you mean {wanted}?")
+        if not isinstance(version, str):
+            raise SiteError(f"{where}: {part}: expected text, found {_kind(version)}")
+        if not all(map(_PUBLISHED.fullmatch, re.split(r", ?| or ", version))):
+            example = "2.7.1, `2.7.1 or 2.7.1.post1`, or >=3.10, <3.12"
+            raise SiteError(f"{where}: {part}: {version!r} is no release; expected such as {example}")
 
 
 def _objects_in(tables: list[Any], part: str) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def test_a_framework_that_is_asked_for_and_not_installed_is_an_error(name: str, 
 
 @pytest.mark.parametrize("release", knowledge.stacks().releases, ids=lambda one: f"{one.framework}-{one.release}")
 def test_a_published_set_fits_itself_and_no_other_torch(release: Any) -> None:
-    for part, published in release.requires.items():
+    for part, published in (item for one in release.sets() for item in one.requires.items()):
         exact = published.split(" or ")[0]
         if exact[0] in "<>=!~":
             continue
@@ -104,6 +104,64 @@ def _of_set(release: str, cann: str, torch_npu: str, triton_ascend: str, tmp_pat
     return told(node, tmp_path)["stack.vllm-ascend"].findings
 
 
+@pytest.mark.parametrize(
+    ("release", "cann", "python", "versions"),
+    [
+        (
+            "0.9.0",
+            "9.1.0",
+            "3.12.3",
+            {
+                "torch": "2.10.0",
+                "torch_npu": "2.10.0.post4",
+                "vllm": "0.23.0+empty",
+                "vllm-ascend": "0.23.1.dev12+g1a2b3c4",
+                "triton-ascend": "3.2.2",
+                "transformers": "5.5.0.dev0",
+            },
+        ),
+        (
+            "0.9.0",
+            "8.5.0",
+            "3.11.13",
+            {
+                "torch": "2.8.0",
+                "torch_npu": "2.8.0.post2",
+                "sglang": "0.5.10",
+                "triton-ascend": "3.2.1",
+                "transformers": "5.3.0",
+            },
+        ),
+        (
+            "0.8.0",
+            "8.5.0",
+            "3.11.13",
+            {
+                "torch": "2.9.0",
+                "torch_npu": "2.9.0.post2",
+                "vllm": "0.18.0",
+                "vllm-ascend": "0.18.1.dev45",
+                "triton-ascend": "3.2.1",
+                "transformers": "4.57.6",
+            },
+        ),
+        (
+            "0.7.0",
+            "8.2.RC1",
+            "3.11.13",
+            {"torch": "2.5.1", "torch_npu": "2.5.1.post1", "vllm": "0.9.1", "vllm-ascend": "0.9.1"},
+        ),
+    ],
+)
+def test_what_images_of_verl_have_is_sound(
+    release: str, cann: str, python: str, versions: dict[str, str], tmp_path: Path
+) -> None:
+    said = ", ".join(f"'{name}' = '{version}'" for name, version in {**versions, "verl": release}.items())
+    pair = f"torch = '{versions['torch']}'\ntorch_npu = '{versions['torch_npu']}'\n"
+    node = NODE.replace("8.3.RC2", cann) + f"[python]\nversion = '{python}'\n{pair}packages = {{ {said} }}\n"
+    assert told(node, tmp_path)["stack.verl"].findings == ()
+
+
 def test_of_several_published_sets_the_one_of_this_cann_is_asked_for(tmp_path: Path) -> None:
     [finding] = _of_set("0.18.0", "9.0.0", "2.9.0.post2", "3.2.0", tmp_path)
     assert finding.params["required"] == ["triton-ascend 3.2.1"]
@@ -119,6 +177,10 @@ def test_of_several_published_sets_the_one_of_this_cann_is_asked_for(tmp_path: P
         ("torch_npu", "2.9.0.post1+git4c901a4", "2.9.0.post1", None),
         ("vllm", "0.10.1 or 0.10.1.1", "0.10.1.1+empty", None),
         ("vllm", "0.10.1 or 0.10.1.1", "0.10.2", Severity.ERROR),
+        ("vllm-ascend", "0.18.0", "0.18.1.dev45+g1a2b3c4", None),
+        ("vllm-ascend", "0.13.0", "0.13.0rc4.dev11", None),
+        ("vllm-ascend", "0.18.0", "0.18.1", Severity.ERROR),
+        ("vllm-ascend", "0.18.0", "0.19.0rc1.dev3", Severity.ERROR),
         ("cann", "8.3.RC1", "8.3.RC1.1", None),
         ("cann", "8.3.RC1", "8.3.RC2", Severity.WARNING),
         ("cann", "8.5.0", "8.3.RC2", Severity.ERROR),

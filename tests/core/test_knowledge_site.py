@@ -172,6 +172,21 @@ def test_a_release_of_vllm_ascend_that_the_site_writes_counts(stacks: Write, ver
     assert [row.requires for row in rows] == [requires]
 
 
+def test_a_site_writes_several_sets_of_a_release(stacks: Write) -> None:
+    also = [{"mindspore": "2.7.0", "cann": "8.1.RC1"}, {"mindspore": None, "mindformers-core": "1.0"}]
+    stacks(stacks={**FORMERS, "releases": [{**FORMERS["releases"][0], "also_requires": also}]})
+    assert judged(mindformers="1.5.0", mindspore="2.7.0").findings == ()
+    assert judged(mindformers="1.5.0", **{"mindformers-core": "1.0"}).findings == ()
+    assert len(judged(mindformers="1.5.0", mindspore="2.7.1").findings) == 1
+
+
+def test_a_site_removes_further_sets_of_a_release(stacks: Write) -> None:
+    stacks(stacks={"releases": [{"framework": "verl", "release": "0.9.0", "also_requires": []}]})
+    row = knowledge.stacks().release("verl", "0.9.0")
+    assert row is not None
+    assert len(row.sets()) == 1
+
+
 def test_a_combination_that_the_site_writes_counts_before_a_built_in_release(stacks: Write) -> None:
     known = {"vllm": "v0.26.0", "python": ">=3.10", "torch": "2.10.0", "torch_npu": "2.10.0.post4"}
     stacks(combinations={"stacks": [{**known, "vllm_ascend": "v0.26.0rc1", "cann": "9.9.9"}]})
@@ -194,6 +209,14 @@ def test_a_combination_that_the_site_writes_counts_before_a_built_in_release(sta
         (
             {"releases": [{"framework": "verl", "release": "1", "requires": {"transformer_engine": "2"}}]},
             "requires: transformer_engine: no such part; did you mean transformer-engine?",
+        ),
+        (
+            {"releases": [{"framework": "verl", "release": "1", "requires": {}, "also_requires": [{"CANN": "8.5.0"}]}]},
+            "also_requires[0]: CANN: no such part; did you mean cann?",
+        ),
+        (
+            {"releases": [{"framework": "verl", "release": "1", "requires": {}, "also_requires": ["8.5.0"]}]},
+            "also_requires",
         ),
         (
             {"releases": [{"framework": "verl", "release": "1", "requires": {"cann": 8.5}}]},

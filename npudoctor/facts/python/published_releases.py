@@ -90,10 +90,16 @@ def driver_required(cann: str | None, driver: str | None) -> str | None:
     return next((paired for paired in support.paired if ".X" not in paired), support.oldest_compatible)
 
 
+def _next_patch(release: tuple[int, ...]) -> tuple[int, ...]:
+    return (*release[:-1], release[-1] + 1)
+
+
 def _release_misfit(part: str, published: str, here: str) -> Severity | None:
     if wheel(published) == wheel(here):
         return None
     wanted, found = TorchVersion.parse(wheel(published)), TorchVersion.parse(wheel(here))
+    if ".dev" in here and found.release in (wanted.release, _next_patch(wanted.release)):
+        return None  # a build of the release's branch: setuptools_scm counts on behind the last tag
     if wanted.release != found.release:
         return Severity.ERROR
     if part == "torch_npu" and found > wanted:

@@ -49,7 +49,7 @@ class Stack:
     torch: str
     torch_npu: str
     triton_ascend: str | None = None
-    also_requires: tuple[Mapping[str, str], ...] = ()
+    also_requires: tuple[Mapping[str, str | None], ...] = ()
     sources: tuple[str, ...] | None = None
 
 

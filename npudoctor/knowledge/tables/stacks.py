@@ -61,20 +61,21 @@ class FrameworkRelease:
 
     `requires` maps a part (torch, torch_npu, cann, driver, python, or a distribution) to what was published: one
     release (`2.7.1`), several (`0.10.1 or 0.10.1.1`), or a range (`>=3.10, <3.12`). `also_requires` are the parts in
-    which further published sets of the same release differ from it.
+    which further published sets of the same release differ from it; a part that is null is not required there.
     """
 
     framework: str
     release: str
     requires: Mapping[str, str]
-    also_requires: tuple[Mapping[str, str], ...] = ()
+    also_requires: tuple[Mapping[str, str | None], ...] = ()
     sources: tuple[str, ...] = ()
     note: str | None = None
 
     def sets(self) -> tuple[FrameworkRelease, ...]:
         """Each published set of this release as a row of its own, the first one first."""
-        others = (replace(self, requires={**self.requires, **one}, also_requires=()) for one in self.also_requires)
-        return (replace(self, also_requires=()), *others) if self.also_requires else (self,)
+        found = [{**self.requires, **one} for one in ({}, *self.also_requires)]
+        needed = [{part: version for part, version in one.items() if version is not None} for one in found]
+        return tuple(replace(self, requires=one, also_requires=()) for one in needed)
 
     def speaks_of(self, version: str) -> bool:
         """Whether the row is of this release, in any spelling: by its name, by its train, or by `*`.
