@@ -39,6 +39,12 @@ _FALLS_BACK = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b")
 _IS_REPLACED = re.compile(rb"[Ff]all(?:ing|s)? ?back (?:to|on)\b|\b(?:is|are) used\b")
 _WARNS_OF_REPLACEMENT = re.compile(rb"Warning: .{0,200}[Ff]alling back (?:to|on)\b")
 _OTHER_MODULE = re.compile(rb"/var/lib/dkms/(?!\w{0,12}(?:ascend|davinci|npu|drv))\w")
+_CMAKE_ERROR = re.compile(rb"^CMake Error")
+_LACKS = re.compile(
+    rb"(?i:not ?found|find|locate|missing|requir|no such|not exist|not a |version|compil|unable|fail|install|broken)"
+    rb"|CMake <|CMakeLists\.txt file"
+)
+"""Words by which an error of CMake says that this machine lacks something."""
 _KILLED_RANK = re.compile(rb"exitcode\s{0,8}: -9\b|traceback\s{0,8}: Signal 9 \(SIGKILL\)")
 _FAILED_RANK = re.compile(rb"exitcode\s{0,8}: [1-9]")
 _DETAILS = 4
@@ -128,7 +134,8 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     if known == OLD_PYTHON and b"SyntaxError" in lines[number]:
         return any(map(_NEWER_SYNTAX.search, lines[max(number - 3, 0) : number]))
     if known == FAILED_BUILD:
-        return not any(map(_OTHER_MODULE.search, lines[max(number - _CRASH, 0) : number + 1]))
+        above = lines[max(number - _CRASH, 0) : number + 1]
+        return not any(map(_OTHER_MODULE.search, above)) and not _is_of_the_project(above)
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
         return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
     if known in FOR_CUDA:
@@ -137,6 +144,14 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     if known == OUT_OF_HOST_MEMORY and _KILLED_RANK.search(lines[number]):
         return not _is_ended_by_launcher(lines, number)
     return True
+
+
+def _is_of_the_project(above: list[bytes]) -> bool:
+    """Whether CMake ends with an error that says of nothing that it is missing: one of the project's own files."""
+    if not above[-1].startswith(b"-- Configuring incomplete"):
+        return False
+    errors = [number for number, line in enumerate(above) if _CMAKE_ERROR.search(line)]
+    return bool(errors) and not any(map(_LACKS.search, above[errors[0] + 1 : -1]))
 
 
 def _is_ended_by_launcher(lines: list[bytes], number: int) -> bool:
