@@ -112,7 +112,7 @@ def _pin_of(framework: Framework, release: FrameworkRelease) -> str:
     others = [
         f",!={one.release}"
         for one in knowledge.stacks().of(framework.name)
-        if one is not release and release.release.endswith(".*") and release.speaks_of(one.release)
+        if one.release != release.release and release.release.endswith(".*") and release.speaks_of(one.release)
     ]
     return quote(f"{framework.package}=={release.release}{''.join(others)}")
 

@@ -132,7 +132,23 @@ def missing_packages(framework: Framework, release: FrameworkRelease, here: Inst
 def published_set(framework: Framework, table: Stacks, here: Installed) -> FrameworkRelease | None:
     """The published set of the installed release; of several the one that differs least from what is here."""
     row = table.release(framework.name, here.release_of(framework)) if here.release_of(framework) else None
-    return min(row.sets(), key=lambda one: _difference(framework, one, here)) if row is not None else None
+    sets = _sets_possible(framework, row, here) if row is not None else []
+    return min(sets, key=lambda one: _difference(framework, one, here), default=None)
+
+
+def _sets_possible(framework: Framework, row: FrameworkRelease, here: Installed) -> list[FrameworkRelease]:
+    """The published sets of a release without further ones that leave out an installed framework of the first one, or
+    want an engine that is absent: verl publishes some with SGLang in place of vLLM Ascend.
+    """
+    plug_ins = {one.package for one in knowledge.stacks().frameworks} & row.requires.keys() & here.parts.keys()
+    absent = set(framework.instead) - here.parts.keys()
+    return [one for one in row.sets() if plug_ins <= one.requires.keys() and absent.isdisjoint(one.requires)]
+
+
+def _sets_to_reach(framework: Framework, row: FrameworkRelease, here: Installed) -> list[FrameworkRelease]:
+    """The sets that a change may lead to: those of the engine that is installed, where there are any."""
+    sets = _sets_possible(framework, row, here)
+    return [one for one in sets if not one.requires.keys().isdisjoint(framework.instead)] or sets
 
 
 def _difference(framework: Framework, release: FrameworkRelease, here: Installed) -> tuple[bool, int]:
@@ -205,7 +221,8 @@ def _nearest(
     support = table.chip(framework.package, here.family) if here.family is not None else None
     solved: dict[tuple[str | None, ...], Solution | None] = {}
     best: tuple[tuple[int, ...], Smallest] | None = None
-    rows = [(place, one) for place, row in enumerate(table.of(framework.name)) for one in row.sets()]
+    of_each = (_sets_to_reach(framework, row, here) for row in table.of(framework.name))
+    rows = [(place, one) for place, sets in enumerate(of_each) for one in sets]
     place_now = next((place for place, one in rows if of_now is not None and one.release == of_now.release), None)
     for place, release in rows:
         if support is not None and support.since is not None and is_older(release.release, support.since):

@@ -173,10 +173,10 @@ def test_a_release_of_vllm_ascend_that_the_site_writes_counts(stacks: Write, ver
 
 
 def test_a_site_writes_several_sets_of_a_release(stacks: Write) -> None:
-    also = [{"mindspore": "2.7.0", "cann": "8.1.RC1"}, {"mindspore": None, "mindformers-core": "1.0"}]
+    also = [{"mindspore": "2.7.0", "cann": "8.1.RC1"}, {"mindspore": None, "modelscope": "1.0"}]
     stacks(stacks={**FORMERS, "releases": [{**FORMERS["releases"][0], "also_requires": also}]})
     assert judged(mindformers="1.5.0", mindspore="2.7.0").findings == ()
-    assert judged(mindformers="1.5.0", **{"mindformers-core": "1.0"}).findings == ()
+    assert judged(mindformers="1.5.0", modelscope="1.0").findings == ()
     assert len(judged(mindformers="1.5.0", mindspore="2.7.1").findings) == 1
 
 

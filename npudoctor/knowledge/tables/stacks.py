@@ -73,9 +73,9 @@ class FrameworkRelease:
 
     def sets(self) -> tuple[FrameworkRelease, ...]:
         """Each published set of this release as a row of its own, the first one first."""
-        found = [{**self.requires, **one} for one in ({}, *self.also_requires)]
+        found = [{**self.requires, **one} for one in self.also_requires]
         needed = [{part: version for part, version in one.items() if version is not None} for one in found]
-        return tuple(replace(self, requires=one, also_requires=()) for one in needed)
+        return (self, *(replace(self, requires=one, also_requires=()) for one in needed))
 
     def speaks_of(self, version: str) -> bool:
         """Whether the row is of this release, in any spelling: by its name, by its train, or by `*`.
