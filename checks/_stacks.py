@@ -138,7 +138,7 @@ def published_set(framework: Framework, table: Stacks, here: Installed) -> Frame
 
 def _sets_possible(framework: Framework, row: FrameworkRelease, here: Installed) -> list[FrameworkRelease]:
     """The published sets of a release without further ones that leave out an installed framework of the first one, or
-    want an engine that is absent: verl publishes some with SGLang in place of vLLM Ascend.
+    require an engine that is absent: verl publishes some with SGLang in place of vLLM Ascend.
     """
     plug_ins = {one.package for one in knowledge.stacks().frameworks} & row.requires.keys() & here.parts.keys()
     absent = set(framework.instead) - here.parts.keys()
