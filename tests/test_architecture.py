@@ -171,9 +171,10 @@ def needed_by(path: Path, modules: set[str]) -> set[str]:
 
 
 def for_type_checkers(path: Path) -> set[int]:
+    source = path.read_text(encoding="utf-8")
     return {
         line
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in (ast.walk(ast.parse(source)) if "TYPE_CHECKING" in source else ())
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for one in node.body
         for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)

@@ -34,11 +34,13 @@ def readings(source: str) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"):
             names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
     for node in ast.walk(tree):
+        if not isinstance(node, ast.Call | ast.Attribute):
+            continue
         call = isinstance(node, ast.Call)
         words = ast.unparse(node.func if isinstance(node, ast.Call) else node)
         first, dot, rest = words.partition(".")
         owner, _, name = f"{names.get(first, first)}{dot}{rest}".rpartition(".")
-        if owner.split(".")[-1] not in ("time", "datetime", "date") or not isinstance(node, ast.Call | ast.Attribute):
+        if owner.split(".")[-1] not in ("time", "datetime", "date"):
             continue
         few = isinstance(node, ast.Call) and owner == "time" and len(node.args) <= WITHOUT_MOMENT.get(name, -1)
         if few or (name in ALWAYS and (call or owner == "time" or name != "time")):
