@@ -100,17 +100,17 @@ def test_a_release_before_the_first_for_a_chip_is_not_supported_there(
 
 
 def test_where_no_pair_fits_both_each_is_told_what_fits_it_and_the_smallest_change(npudoctor: Command) -> None:
-    ran = npudoctor("knowledge", "pair", "--cann", "8.5.0", "--torch", "2.1.0")
+    ran = npudoctor("knowledge", "pair", "--cann", "8.5.0", "--torch", "2.3.1")
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert lines[0] == "cann 8.5.0, torch 2.1.0: no torch_npu is published for both"
+    assert lines[0] == "cann 8.5.0, torch 2.3.1: no torch_npu is published for both"
     assert [line.partition(":")[0].strip() for line in lines if line.startswith("  ") and line[2] != " "] == [
         "CANN 8.5.0",
-        "torch 2.1.0",
+        "torch 2.3.1",
     ]
     assert [line.split()[0] for line in lines if line.startswith("    ")] == ["pip"] * 4
     assert any(line.startswith("smallest change: install torch ") for line in lines)
-    alone = npudoctor("knowledge", "pair", "--cann", "99.0", "--torch", "2.1.0")
+    alone = npudoctor("knowledge", "pair", "--cann", "99.0", "--torch", "2.3.1")
     assert (alone.code, "CANN 99.0: not in the tables" in alone.out) == (1, True)
 
 

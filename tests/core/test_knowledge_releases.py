@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from npudoctor import knowledge
 from npudoctor.facts import versions
+from npudoctor.facts.python.published_releases import is_too_old
 from npudoctor.knowledge.pairs import Confidence, Fit
 from npudoctor.knowledge.patterns import canonical_version, covers, train
 
@@ -112,10 +113,15 @@ def test_no_text_upsets_the_version_patterns(one: str, other: str) -> None:
         ("2.9.0.post4", "8.3.RC2", Fit.COMPATIBLE),  # a later candidate of a train in the window of 26.0.X
         ("2.9.0.post2", "8.0.0", Fit.OUTSIDE),
         ("2.10.0.post4", "8.5.1", Fit.COMPATIBLE),
-        ("2.14.0", "9.1.1", Fit.EXPECTED),
-        ("2.14.0", "9.2.0-beta.2", Fit.EXPECTED),  # 9.1.X or newer
-        ("2.14.0", "8.5.0", Fit.UNKNOWN),  # no pair and no window is published
-        ("2.10.0", "9.2.0", Fit.UNKNOWN),  # newer than the tables
+        ("2.9.1", "9.1.1", Fit.EXPECTED),
+        ("2.14.0", "9.2.0", Fit.PAIRED),
+        ("2.14.0", "9.1.1", Fit.COMPATIBLE),
+        ("2.14.0", "8.3.RC1", Fit.OUTSIDE),
+        ("2.10.0", "9.2.0", Fit.COMPATIBLE),
+        ("2.10.0", "9.3.0", Fit.UNKNOWN),  # newer than the tables
+        ("2.1.0.post17", "8.5.0", Fit.PAIRED),  # with MindIE 2.3.0
+        ("2.1.0.post11", "8.0.0", Fit.PAIRED),
+        ("2.4.0.post3", "8.1.RC1", Fit.COMPATIBLE),
         ("2.10.0", "8.1.T6", Fit.UNKNOWN),  # a test build
         ("2.3.1", "8.0.RC2", Fit.PAIRED),
         ("2.3.1", "8.5.0", Fit.UNPAIRED),  # 6.0.rc2: older than the windows
@@ -210,6 +216,22 @@ def test_known_defects_show_only_where_they_bite() -> None:
             assert versions.TorchNpuVersion.parse(bad) < versions.TorchNpuVersion.parse(better)
 
 
+OF_THE_950 = {"1.0.RC1", "25.1.RC1", "25.6.RC1"}
+"""Drivers of products with Ascend 950 alone: no other driver is judged by their order."""
+
+
+def test_a_driver_of_the_950_is_not_too_old_for_the_cann_that_it_was_published_with() -> None:
+    table = knowledge.compatibility()
+    for cann, driver in (("9.0.0", "1.0.RC1"), ("9.1.0", "25.1.RC1"), ("9.1.1", "25.6.RC1")):
+        support = table.hdk(cann)
+        assert support
+        assert not is_too_old(driver, support)
+    for cann, driver in (("9.1.0", "24.1.0"), ("9.0.0", "24.1.0")):
+        support = table.hdk(cann)
+        assert support
+        assert is_too_old(driver, support)
+
+
 def test_drivers_are_judged_by_the_lists_of_the_cann() -> None:
     support = knowledge.compatibility().hdk("9.1.0")
     assert support
@@ -221,7 +243,7 @@ def test_drivers_are_judged_by_the_lists_of_the_cann() -> None:
     assert knowledge.compatibility().hdk("8.0.0.beta1") is knowledge.compatibility().hdk("8.0.0")
     assert knowledge.compatibility().hdk("8.4.0") is None
     for each in knowledge.compatibility().hdk_support:
-        trains = [train(entry) for entry in each.compatible]
+        trains = [train(entry) for entry in each.compatible if entry not in OF_THE_950]
         assert not trains or trains[0] == min(filter(None, trains)), f"{each.cann}: the oldest is not first"
 
 
