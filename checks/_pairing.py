@@ -82,7 +82,8 @@ def commands(change: Solution, python: PythonEnvironment) -> Iterator[str]:
     """The commands that make a change, as far as commands do."""
     executable = python.executable
     if (release := change.of("python")) is not None:
-        yield f"conda create -n npu python={release}  # then install there:"
+        yield f"conda create -n npu python={release}"
+        yield "conda activate npu"
         executable = "python"
     for part in ("torch", "torch_npu", "numpy"):
         version = change.of(part)

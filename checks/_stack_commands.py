@@ -42,7 +42,8 @@ def commands(framework: Framework, change: Smallest, here: Installed, node: Node
     stays = is_of_installed(change.release, framework, here)
     if "python" in wanted:
         executable, stays = "python", False
-        yield f"conda create -n {framework.name} python={wanted['python']}  # then install there:"
+        yield f"conda create -n {framework.name} python={wanted['python']}"
+        yield f"conda activate {framework.name}"
         wanted |= _whole_set(framework, change, here)
     for part in ("torch", "torch_npu"):
         if part in wanted:
@@ -102,7 +103,7 @@ def _packages(
     if not framework.in_package_index and not stays:
         source = next(iter((*release.sources, *framework.sources)), "")
         note = messages.PUBLISHED_ELSEWHERE.text(title=framework.title, release=release.release, source=source)
-        yield f"npudoctor knowledge pair --for {framework.name}={release.release}  # {note}"
+        yield f"npudoctor knowledge pair --for {quote(f'{framework.name}={release.release}')}  # {note}"
 
 
 def _pin_of(framework: Framework, release: FrameworkRelease) -> str:

@@ -285,13 +285,16 @@ def _demand(release: FrameworkRelease, here: Installed, kept: tuple[FrameworkRel
 def pair_wanted(
     options: Options, python: PythonEnvironment, cann: Cann | None, driver: DriverInstall | None
 ) -> Solution | None:
-    """The torch and torch_npu that the smallest change of the first framework of --for has; None where it has none.
+    """The torch and torch_npu that the smallest change of a framework has; None where it has none.
 
-    What python.pairing and its like propose then is what the framework's own check asks for.
+    The frameworks are those of --for, else the installed ones whose published set differs from what is here. What
+    python.pairing and its like propose then is what the framework's own check asks for.
     """
     table = knowledge.stacks()
     here = releases_here(python, cann, driver.stated if driver is not None else None)
-    for name in options.frameworks:
+    sets = ((one.name, published_set(one, table, here)) for one in table.frameworks)
+    installed = (name for name, row in sets if row is not None and misfits(row, here))
+    for name in options.frameworks or installed:
         found = nearest(table.framework(name), table, here)
         if found is None or not found.solution.torch_npu:
             continue

@@ -19,7 +19,7 @@ from npudoctor.facts.python.torch_abi import TorchAbi
 from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import CannVersion
 from npudoctor.knowledge.pairs import HdkSupport
-from npudoctor.sdk import Evidence, Finding, NotApplicable, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, NotApplicable, Options, Unavailable, check
 
 from ._packages import explain_command, upgrade_commands
 from .messages import cann as messages
@@ -106,14 +106,17 @@ def nnal_matches(
     environment: JobEnvironment | None,
     python: PythonEnvironment | None,
     abi: TorchAbi | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """NNAL and ATB match toolkit and torch.
 
     Their libraries are C++. With another ABI than that of torch, or of another release, they fail with undefined
-    symbols that begin with _ZN3atb. Checked only where a package or a variable requires ATB.
+    symbols that begin with _ZN3atb. Checked only where a package, a variable or the framework of --for requires ATB.
     """
     named = environment.non_empty(ATB_HOME) if environment is not None else None
-    needing = [name for name in NEEDING_ATB if python is not None and name in python.distributions]
+    packages = {knowledge.stacks().framework(name).package for name in options.frameworks}
+    packages |= python.distributions.keys() if python is not None else set()
+    needing = [name for name in NEEDING_ATB if name in packages]
     if named is None and not needing:
         raise NotApplicable(messages.NNAL_NOT_REQUIRED.text())
     if nnal is None:

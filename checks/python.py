@@ -93,7 +93,7 @@ def _unsupported_params(python: PythonEnvironment, target: TargetPython, support
     source = f"{python.executable} ({target.why})"
     return {
         "subject": "python",
-        "commands": ("conda create -n npu python=3.11",),
+        "commands": ("conda create -n npu python=3.11", "conda activate npu"),
         "evidence": (Evidence(source=source, expected=supported, actual=python.version),),
     }
 
@@ -331,12 +331,13 @@ def _wrong_cann(
 ) -> Finding:
     window = table.window(row.pta_release) if row.pta_release else None
     supported = list(dict.fromkeys([*row.cann, *(window.cann_ok if window else ())]))
-    change = wanted if wanted is not None and wanted.changes else smallest_change(python, cann)
+    stays = wanted is not None and not wanted.changes
+    change = wanted if wanted is not None else smallest_change(python, cann)
     hint = None
     if change:
-        hint = messages.SMALLEST_CHANGE_OR_CANN.text(
-            change=change.text, grounds=change.rests_on, cann=row.cann[:1] or supported
-        )
+        said = messages.KEEP_PAIR_OF_FRAMEWORK if stays else messages.SMALLEST_CHANGE_OR_CANN
+        found = {} if stays else {"change": change.text}
+        hint = said.text(grounds=change.rests_on, cann=row.cann[:1] or supported, **found)
     return messages.CANN_MISMATCH.finding(
         subject="python",
         torch_npu=row.version,
@@ -353,7 +354,7 @@ def _wrong_cann(
             *_stated_cann(imported),
             *as_evidence(imported.attempt if imported is not None else None, "python.cann-pairing"),
         ),
-        fix=offer(change),
+        fix=None if stays else offer(change),
     )
 
 

@@ -201,7 +201,7 @@ def _how_to_install(framework: Framework, change: Smallest | None) -> str:
     """Which release to install, or where it is said, for a framework that is not installed."""
     release = change.release if change is not None else None
     source = next(iter((*(release.sources if release is not None else ()), *framework.sources)), "")
-    if change is None or release is None or "*" in release.release:
+    if change is None or release is None or release.release == "*":
         return messages.INSTALL_ANY.text(title=framework.title, source=source)
     if not framework.in_package_index:
         what = messages.PART.text(part=framework.title, version=release.release)

@@ -142,6 +142,7 @@ CANN_MISMATCH = Message(
 )
 FROM_TO = Sentence("{oldest} to {newest}")
 SMALLEST_CHANGE_OR_CANN = Sentence("Smallest change: {change} ({grounds}). Or install CANN {cann}.")
+KEEP_PAIR_OF_FRAMEWORK = Sentence("Install CANN {cann}: torch and torch_npu are those of {grounds}.")
 COMPATIBLE = Message(
     "python.cann-pairing/compatible",
     summary="torch_npu {torch_npu} is compatible with CANN {cann}, but paired with {paired}",

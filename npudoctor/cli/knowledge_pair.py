@@ -45,6 +45,9 @@ def run(args: argparse.Namespace) -> int:
 def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
     """The torch and torch_npu for a CANN: what to install, and alternatives."""
     table = knowledge.compatibility()
+    pythons = table.python(args.cann) if args.python else None
+    if pythons is not None and not pythons.supports(args.python):
+        return {**_answer(args, table, None, []), "python_supported": [pythons.oldest, pythons.newest]}
     stack = Stack(cann=args.cann, python=args.python, driver=args.driver, torch=args.torch)
     releases = [
         release
@@ -128,7 +131,7 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "cann_also": _newest_first({*release.cann_seen, *(window.cann_ok if window else ())} - {*release.cann}),
         "cann_expected": [guess + (" or newer" if release.cann_guess_or_newer else "") for guess in release.cann_guess],
         "fit": table.judge(release, args.cann).value if args.cann else None,
-        "python": list(release.pythons) or list(release.python_range or ()),
+        "python": list(release.pythons) or ([" to ".join(release.python_range)] if release.python_range else []),
         "driver": list(hdk.paired) if hdk else [],
         "driver_also": list(hdk.compatible) if hdk else [],
         "driver_fit": _driver_fit(args.driver, cann),
@@ -177,6 +180,9 @@ _WORDS = {
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
+    if pythons := answer.get("python_supported"):
+        yield f"{given}: this CANN supports Python {' to '.join(pythons)}; see npudoctor knowledge compatibility python"
+        return
     if not answer["install"] and not answer["releases"] and not any((answer.get("fits") or {}).values()):
         yield f"{given}: not in the tables as of {answer['as_of']}; see npudoctor knowledge compatibility releases"
         return
@@ -236,6 +242,7 @@ def _framework(args: argparse.Namespace) -> int:
     sets = ([one for one in row.sets() if all(_names(one, part, here) for part in here)] for row in found if row)
     matching = [one for each in sets for one in (each if version else each[:1])]
     rows = [_framework_row(row, args) for row in matching[:SHOWN]]
+    others = [_framework_row(one, args) for row in found if row is not None for one in row.sets()] if not rows else []
     chips = [row for row in table.chips if row.package == framework.package]
     answer = {
         "framework": framework.name,
@@ -243,6 +250,7 @@ def _framework(args: argparse.Namespace) -> int:
         "given": here,
         "as_of": table.as_of,
         "releases": rows,
+        "requires": others[:SHOWN] if version else [],
         "chips": {row.family: row.supported and not is_older(version, row.since or "0") for row in chips},
         "chips_since": {row.family: row.since for row in chips if row.since},
     }
@@ -286,7 +294,11 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
     given = ", ".join(f"{part.replace('_', '-')} {version}" for part, version in answer["given"].items())
     asked = f"{framework.title} {answer['version'] or ''}".rstrip() + (f" with {given}" if given else "")
     lines = [] if answer["releases"] else [f"{asked}: not in the tables"]
-    for row in answer["releases"]:
+    if answer["requires"]:
+        lines = [f"{asked}: not published together; {framework.title} {answer['version']} requires:"]
+    elif not answer["releases"] and answer["given"] and not answer["version"]:
+        lines = [f"{asked}: no release in the tables is published for it"]
+    for row in (*answer["releases"], *answer["requires"]):
         lines += [f"{framework.title} {row['release']}"]
         lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]
         drivers = {_WORDS[key]: row[key] for key in ("driver", "driver_also")}

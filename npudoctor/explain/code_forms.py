@@ -41,6 +41,8 @@ _PACKED = re.compile(r"errNo\[0x0{6,8}05(?P<sub>[0-9A-Fa-f]{2})(?P<number>[0-9A-
 _BITS = r"(?:0x[0-9a-fA-F]{1,16}|0)"
 _TUPLE = re.compile(rf"(?i:err(?:or)?[ _]?code)\s{{0,2}}[:=]?\s{{0,2}}(?P<words>\({_BITS}(?:, ?{_BITS}){{2}}\))")
 _SWITCH = re.compile(r"\[0x[0-9a-fA-F]{8},\w{0,12},\w{0,8},\w{0,8}\]|(?<=alarmID=)0x[0-9a-fA-F]{8}")
+_CQE_STATUS = re.compile(r"(?i:cqe status)\W{1,3}\d{1,4}\b(?!x)")
+"""The status of a RoCE completion, a decimal number: no result of HCCL."""
 _CQE = re.compile(r"(?i:cqe status)\W{1,3}(?P<number>0x[0-9a-fA-F]{1,4})\b")
 _EIGHT = re.compile(
     r"\b0x[0-9A-Fa-f]{8}\b|(?<![\w-])[0-9A-F]{8}(?![\w.-])"
@@ -127,6 +129,7 @@ def _readings(text: str) -> Iterator[Reading]:
         yield Reading(match.start(), match[0], table.of_text(match[0]))
     for match in _PACKED.finditer(text):
         yield Reading(match.start("number"), match["number"], table.of_text(f"HCCL {int(match['number'], 16)}"))
+    taken += [match.span() for match in _CQE_STATUS.finditer(text)]
     for match in _CQE.finditer(text):
         yield Reading(match.start("number"), match["number"], table.of_text(f"CQE 0x{match['number'][2:].zfill(2)}"))
     for match in (*_LABELLED.finditer(text), *_LOOSE.finditer(text)):

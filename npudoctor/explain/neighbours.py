@@ -15,6 +15,9 @@ from npudoctor.records import replace
 _NEAR = 6
 _TRACEBACK = 200
 CRASHED_IMPORT, OUT_OF_HOST_MEMORY, NO_GIT_HISTORY, FAILED_BUILD, OLD_PYTHON = "P071", "P113", "P183", "P114", "P039"
+CPU_WHEEL = "P038"
+_PINNED = re.compile(rb"depends on torch==(\d+\.\d+(?:\.\d+)?)")
+_REQUESTED = re.compile(rb"user requested torch==(\d+\.\d+(?:\.\d+)?)")
 FOR_CUDA = frozenset({"P105", "P167"})
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
@@ -123,7 +126,8 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     that torchrun killed because another one had failed. That a folder is
     no repository stops builds, and no program that asks for its commit.
     A CUDA-only package that is replaced stops nothing, and a module of another device that DKMS builds no NPU.
-    Syntax that is invalid is that of a newer Python only where the line is a `match` or the like.
+    Syntax that is invalid is that of a newer Python only where the line is a `match` or the like. That pip has no build
+    with +cpu is not the cause where the user asked for another release of torch.
     """
     if known == CRASHED_IMPORT:
         near = lines[max(number - _CRASH, 0) : number + _CRASH]
@@ -133,6 +137,9 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
         return any(map(_BUILD.search, lines[max(number - _NEAR, 0) : number + 3 * _NEAR]))
     if known == OLD_PYTHON and b"SyntaxError" in lines[number]:
         return any(map(_NEWER_SYNTAX.search, lines[max(number - 3, 0) : number]))
+    if known == CPU_WHEEL and (pinned := _PINNED.search(lines[number])):
+        near = lines[max(number - _NEAR, 0) : number + _NEAR]
+        return not any(one[1] != pinned[1] for line in near for one in _REQUESTED.finditer(line))
     if known == FAILED_BUILD:
         above = lines[max(number - _CRASH, 0) : number + 1]
         return not any(map(_OTHER_MODULE.search, above)) and not _is_of_the_project(above)

@@ -6,6 +6,7 @@ a to f. A shape is searched when it is new; lines of shapes without a match then
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate, islice, pairwise
@@ -71,6 +72,7 @@ _STAMPED = 60
 _SESSION = 4 << 20
 """Bytes at the beginning of a log in which the commands of a terminal session are searched."""
 
+_ZEROS = re.compile(rb"\0{16,}")
 _MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
@@ -344,7 +346,8 @@ def _why_unreadable(block: bytes) -> str | None:
     kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
     if kind:
         return f"compressed ({kind})"
-    return "binary" if b"\0" in block[:8192] else None
+    text = _ZEROS.sub(b"", block[:65536])  # a log that was cut to nothing while its writer went on has a run of them
+    return "binary" if b"\0" in text[:8192] else None
 
 
 def _is_foreign(block: bytes) -> bool:

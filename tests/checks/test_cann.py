@@ -48,7 +48,7 @@ def test_torch_npu_without_cann_has_one_error(node: Nodes) -> None:
     [
         ("2.5.1.post1", "8.2.RC1", "Ascend-cann-kernels-910b_8.2.RC1"),
         ("2.8.0.post2", "8.5.0", "Ascend-cann-910b-ops_8.5.0"),
-        ("2.13.0", "9.1.X or newer", "Ascend-cann-910b-ops_<version>"),
+        ("2.13.0", "9.2.0", "Ascend-cann-910b-ops_9.2.0"),
     ],
 )
 def test_the_cann_that_torch_npu_pairs_with_is_named(node: Nodes, torch_npu: str, version: str, operators: str) -> None:

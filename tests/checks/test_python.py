@@ -202,7 +202,7 @@ def test_a_pair_by_wheel_table_or_rule_fits(torch: str, torch_npu: str, requires
     [
         ("2.6.0", "2.5.1.post1", ["torch==2.5.1"], "the wheel's metadata (torch==2.5.1)"),
         ("2.13.1", "2.13.0", ["torch==2.13.0.*"], "the wheel's metadata (torch==2.13.0.*)"),
-        ("2.2.0", "2.1.0", [], "the torch_npu table as of 2026-11-21"),
+        ("2.2.0", "2.1.0", [], "the torch_npu table as of 2026-11-27"),
         ("2.5.0", "2.99.0", [], "torch_npu X.Y.Z requires torch X.Y.Z"),
     ],
 )
@@ -274,7 +274,7 @@ def test_a_wrong_cann_names_the_table_and_a_way_out() -> None:
     assert finding.code == "python.cann-pairing/mismatch"
     required = ", ".join(finding.params["required"])
     assert finding.summary == f"torch_npu 2.7.1 requires CANN {required}; found 9.0.0"
-    assert finding.detail is not None and "as of 2026-11-21" in finding.detail
+    assert finding.detail is not None and "as of 2026-11-27" in finding.detail
     assert '"torch_npu==2.7.1.post' in finding.commands[0]
     assert finding.hint is not None and "keep torch as it is" in finding.hint
 
@@ -292,7 +292,7 @@ def test_a_wrong_cann_names_the_table_and_a_way_out() -> None:
         ),
         (
             *("2.99.0", "8.2.RC1", "not-listed"),
-            "torch_npu 2.99.0 with CANN 8.2.RC1: not in the compatibility tables of 2026-11-21",
+            "torch_npu 2.99.0 with CANN 8.2.RC1: not in the compatibility tables of 2026-11-27",
         ),
     ],
 )

@@ -85,7 +85,7 @@ def applied(said: Node, commands: tuple[str, ...]) -> Node:
             then["cann"] = found[1]
         if found := re.match(r"conda create -n \S+ python=([\d.]+)", line):
             then |= {"python": f"{found[1]}.9", "torch": "", "torch_npu": "", "packages": {}}
-        if found := re.match(r"npudoctor knowledge pair --for (\S+)=(\S+)  # ", line):
+        if found := re.match(r"npudoctor knowledge pair --for '?(\S+)=([^\s']+)'?  # ", line):
             then["packages"][TABLE.framework(found[1]).package] = found[2]
         if " -m pip " in line:
             words = shlex.split(line.partition("  # ")[0])
@@ -324,6 +324,7 @@ def test_the_nearest_cann_wins_where_two_cost_the_same(tmp_path: Path) -> None:
             node(python="3.12.3", vllm="0.11.0", vllm_ascend="0.11.0"),
             [
                 "conda create -n vllm-ascend python=3.11",
+                "conda activate vllm-ascend",
                 'pip install "torch==2.7.1"',
                 'pip install --no-deps "torch_npu==2.7.1.post1"',
                 "pip install vllm==0.11.0",

@@ -142,10 +142,10 @@ def test_the_other_releases_of_cann_are_sorted_and_do_not_repeat_the_paired_ones
         (
             ("--for", "vllm-ascend=0.11.0", "--driver", "1.0.0"),
             1,
-            "vLLM Ascend 0.11.0 with driver 1.0.0: not in the tables",
+            "vLLM Ascend 0.11.0 with driver 1.0.0: not published together; vLLM Ascend 0.11.0 requires:",
         ),
         (("--for", "vllm-ascend=0.11.0", "--driver", "25.3.RC1"), 0, "with this driver  paired"),
-        (("--for", "ms-swift", "--driver", "23.0.3"), 1, "ms-swift with driver 23.0.3: not in the tables"),
+        (("--for", "ms-swift", "--driver", "23.0.3"), 1, "ms-swift with driver 23.0.3: no release in the tables"),
         (("--cann", "8.3.RC1", "--driver", "23.0.3"), 0, "with this driver  too old"),
         (("--torch-npu", "2.7.1", "--driver", "25.3.RC1"), 0, "with this driver  paired"),
     ],

@@ -278,7 +278,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"npu-smi$|command -v |findmnt ": LOOKS,
     r"timedatectl status": LOOKS,
     r"timedatectl ": "a simulated node has no service that keeps the time",
-    r"conda create ": "the person has to move the job into the new environment",
+    r"conda (create|activate) ": "the person has to move the job into the new environment",
     r"cpupower ": "the tool of the governor is not simulated",
     r"grubby |reboot|yum |apt ": "a simulated node does not boot",
     r"iptables |nft insert ": "the firewall of a simulated node is a text",
