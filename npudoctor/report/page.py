@@ -268,6 +268,8 @@ class _Page(Printer):
             self._line("", f"{text} -v lists all checks. Nothing to fix.")
             return
         advice, command = self._next_step(report)
+        told = (one.commands for alike in _problems(report) for _, one in alike)
+        command = next((_one_of(each) for each in told if command and each[:1] == (command,)), command)
         if first[0].waits and all(alike[0][0].waits for alike in _problems(report)):
             self._line("", f"{text} {advice}")
             if command:
