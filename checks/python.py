@@ -20,6 +20,7 @@ from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.sdk import Evidence, Finding, FixOffer, Options, ParseError, Unavailable, check
 
 from ._causes import as_evidence
+from ._packages import explain_command, operators_package
 from ._pairing import (
     Needed,
     commands,
@@ -331,7 +332,7 @@ def _wrong_cann(
 ) -> Finding:
     window = table.window(row.pta_release) if row.pta_release else None
     supported = list(dict.fromkeys([*row.cann, *(window.cann_ok if window else ())]))
-    stays = wanted is not None and not wanted.changes
+    stays = wanted is not None and not wanted.changes and bool(row.cann)
     change = wanted if wanted is not None else smallest_change(python, cann)
     hint = None
     if change:
@@ -347,7 +348,7 @@ def _wrong_cann(
         source=row.sources[0] if row.sources else "published",
         supported=supported,
         hint=hint,
-        commands=tuple(commands(change, python)) if change else (),
+        commands=_toolkit_commands(row.cann[0]) if stays else tuple(commands(change, python)) if change else (),
         evidence=(
             Evidence(source=python.executable, actual=f"torch_npu {row.version}"),
             Evidence(source="CANN in use", expected=", ".join(supported), actual=cann),
@@ -356,6 +357,11 @@ def _wrong_cann(
         ),
         fix=None if stays else offer(change),
     )
+
+
+def _toolkit_commands(cann: str) -> tuple[str, ...]:
+    packages = ("Ascend-cann-toolkit", operators_package(cann, None))
+    return tuple(explain_command(f"./{package}_{cann}_linux-$(arch).run --install") for package in packages)
 
 
 def _range_of(supported: Sequence[str], cann: str) -> list[str]:

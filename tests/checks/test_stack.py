@@ -47,6 +47,45 @@ def test_every_framework_of_the_table_has_a_check_and_the_other_way_round() -> N
     assert checks - others == set(FRAMEWORKS)
 
 
+@pytest.mark.parametrize(
+    ("cann", "torch", "torch_npu", "versions", "hint"),
+    [
+        (
+            "8.5.0",
+            "2.7.1",
+            "2.7.1.post1",
+            {"vllm": "0.11.0", "vllm-ascend": "0.11.0"},
+            "install torch 2.8.0 and torch_npu 2.8.0.post2 (the set published for vLLM Ascend 0.13.0)",
+        ),
+        (
+            "9.0.0",
+            "2.1.0",
+            "2.1.0.post13",
+            {"mindie-llm": "2.1rc1"},
+            "Install CANN 8.2.RC1: torch and torch_npu are those of the set published for MindIE 2.1rc1.",
+        ),
+        ("8.5.0", "2.1.0", "2.1.0.post13", {"mindie-llm": "2.1rc1"}, "install torch_npu 2.1.0.post17"),
+        ("8.5.0", "2.7.1", "2.7.1.post1", {}, "install torch_npu 2.7.1.post2"),
+    ],
+)
+def test_the_pair_that_python_cann_pairing_proposes_is_that_of_the_installed_framework(
+    cann: str, torch: str, torch_npu: str, versions: dict[str, str], hint: str, tmp_path: Path
+) -> None:
+    said = ", ".join(f"'{name}' = '{version}'" for name, version in versions.items())
+    python = f"[python]\nversion = '3.11.13'\ntorch = '{torch}'\ntorch_npu = '{torch_npu}'\npackages = {{ {said} }}\n"
+    node = NODE.replace("8.3.RC2", cann) + python
+    [finding] = told(node, tmp_path, "python.cann-pairing")["python.cann-pairing"].findings
+    assert hint in (finding.hint or "")
+    assert finding.commands
+
+
+def test_nnal_is_asked_for_by_the_framework_that_is_to_be_installed(tmp_path: Path) -> None:
+    assert told(NODE, tmp_path, "cann.nnal")["cann.nnal"].status is Status.SKIPPED
+    [finding] = told(NODE, tmp_path, "cann.nnal", frameworks=("vllm-ascend",))["cann.nnal"].findings
+    assert "vllm-ascend" in finding.summary
+    assert told(NODE, tmp_path, "cann.nnal", frameworks=("mindspore",))["cann.nnal"].status is Status.SKIPPED
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_framework_that_is_not_installed_does_not_apply(name: str, tmp_path: Path) -> None:
     result = told(NODE, tmp_path)[f"stack.{name}"]

@@ -155,6 +155,13 @@ def test_a_driver_that_is_given_is_judged(npudoctor: Command, words: tuple[str, 
     assert (ran.code, said in ran.out) == (code, True), ran.out
 
 
+def test_a_python_that_the_cann_does_not_support_gets_no_torch(npudoctor: Command) -> None:
+    asked = ("knowledge", "pair", "--cann", "8.2.RC1", "--python", "3.12")
+    ran = npudoctor(*asked)
+    assert (ran.code, "this CANN supports Python 3.7 to 3.11" in ran.out) == (1, True)
+    assert npudoctor(*asked, "--json").json["releases"] == []
+
+
 def test_the_sets_that_a_driver_serves_are_listed(npudoctor: Command) -> None:
     rows = npudoctor("knowledge", "pair", "--for", "mindspore", "--driver", "24.1.0", "--json").json["releases"]
     assert {row["release"] for row in rows} == {"2.7.1", "2.7.0", "2.6.0", "2.6.0rc1", "2.5.0", "2.4.10"}

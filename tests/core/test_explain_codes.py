@@ -59,6 +59,12 @@ def test_a_number_of_normal_work_is_no_code(line: str) -> None:
     assert seen_in(line) == []
 
 
+def test_the_status_of_a_completion_is_no_result_of_hccl() -> None:
+    assert (
+        seen_in("[task_exception_handler.cc:20]2200 error cqe status[12], local ip 10.0.0.3 remote ip 10.0.0.4") == []
+    )
+
+
 def test_there_are_five_hundred_numbers_that_are_no_codes() -> None:
     assert len(NO_CODES) >= 500
 

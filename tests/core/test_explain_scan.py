@@ -155,6 +155,13 @@ def test_what_is_no_log_is_named_and_not_searched(data: bytes, problem: str) -> 
     assert scanner.sightings == []
 
 
+@pytest.mark.parametrize("zeros", [16, 5000, 200_000])
+def test_a_log_that_was_cut_while_its_writer_went_on_is_read(zeros: int) -> None:
+    scanner = scanned([b"\0" * zeros + b"\n" + BIND])
+    assert "P003" in {one.found.what for one in scanner.sightings}
+    assert scanner.files[0].problem is None
+
+
 @pytest.mark.parametrize("mark", ["utf-16-le", "utf-16-be"])
 def test_text_in_utf_16_is_read(mark: str) -> None:
     data = ("\ufeff" + "日志\r\n" * 3000 + BIND.decode()).encode(mark)

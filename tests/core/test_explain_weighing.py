@@ -591,6 +591,17 @@ def test_syntax_of_a_newer_python_is_no_error_of_the_program(line: str, issues: 
     assert named(diagnosed(*said, line, "          ^", "SyntaxError: invalid syntax")) == issues
 
 
+@pytest.mark.parametrize(("asked", "first"), [("2.6.0", "P102"), ("2.5.1", "P038")])
+def test_no_index_has_a_torch_that_torch_npu_does_not_accept(asked: str, first: str) -> None:
+    said = (
+        f"ERROR: Cannot install torch-npu==2.5.1 and torch=={asked} because these package versions have conflicting "
+        "dependencies.",
+        f"    The user requested torch=={asked}",
+        "    torch-npu 2.5.1 depends on torch==2.5.1+cpu",
+    )
+    assert named(diagnosed(*said))[0] == first
+
+
 def test_an_issue_that_refines_that_of_the_first_rank_comes_before_it() -> None:
     found = diagnosed(
         "(Worker_TP0 pid=571) ERROR 12-04 14:46:08 [a.py:597] Bind_Failed(EJ0003): Failed to bind the IP port. "
