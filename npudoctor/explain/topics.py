@@ -105,6 +105,9 @@ def _nearest(text: str, catalog: Catalog) -> str:
     names = [*catalog.checks, *catalog.fixes]
     if re.fullmatch(r"\s*[Pp]\d.*", text):  # a known issue is a letter and a number: near to every code
         names += [row.id for row in knowledge.pitfalls().rows]
+    if "_" in text and text.isupper():  # a symbol is none of a check's name
+        symbols = (name for name in sorted(knowledge.codes().symbols) if _digits(name) == _digits(text))
+        near = near or _close(text, symbols, 0.8)
     near = near or _close(text, names, 0.8 if "." in text else 0.5)
     for names, cutoff in (([row.code for row in errors.codes], 0.8), (sorted(knowledge.codes().symbols), 0.5)):
         near = near or _close(text, [name for name in names if _digits(name) == _digits(text)], cutoff)

@@ -57,6 +57,8 @@ def test_a_topic_is_found_by_its_names(name: str, kind: type, found: str) -> Non
         ("EI0006x", "unknown name 'EI0006x'; did you mean EI0006?"),
         ("EZ-9999", "unknown name 'EZ-9999'; did you mean EZ9999?"),
         ("EI006", "unknown name 'EI006'; did you mean EI0006?"),
+        ("HCCL_E_UNAVIAL", "unknown name 'HCCL_E_UNAVIAL'; did you mean HCCL_E_UNAVAIL?"),
+        ("HCCL_E_TIMEUOT", "unknown name 'HCCL_E_TIMEUOT'; did you mean HCCL_E_TIMEOUT?"),
         ("ej003", "unknown name 'ej003'; did you mean EJ0003"),
         ("", "unknown name ''; see `npudoctor list`"),
         ("env.profil", "unknown name 'env.profil'; did you mean env.profile?"),
