@@ -264,6 +264,7 @@ def _framework_row(row: FrameworkRelease, args: argparse.Namespace) -> dict[str,
     hdk = knowledge.compatibility().hdk(cann) if cann is not None and "driver" not in row.requires else None
     return {
         "release": row.release,
+        "sets": sum(len(one.sets()) for one in knowledge.stacks().of(row.framework) if one.release == row.release),
         "requires": dict(row.requires),
         "driver": list(hdk.paired) if hdk else [],
         "driver_also": list(hdk.compatible) if hdk else [],
@@ -298,8 +299,11 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
         lines = [f"{asked}: not published together; {framework.title} {answer['version']} requires:"]
     elif not answer["releases"] and answer["given"] and not answer["version"]:
         lines = [f"{asked}: no release in the tables is published for it"]
-    for row in (*answer["releases"], *answer["requires"]):
+    shown = (*answer["releases"], *answer["requires"])
+    for row in shown:
+        several = len([one for one in shown if one["release"] == row["release"]]) < row["sets"]
         lines += [f"{framework.title} {row['release']}"]
+        lines += [f"  {'sets':<17} {row['sets']}; all: --for {framework.name}={row['release']}"] if several else []
         lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]
         drivers = {_WORDS[key]: row[key] for key in ("driver", "driver_also")}
         lines += [f"  {words:<17} {', '.join(found)}" for words, found in drivers.items() if found]

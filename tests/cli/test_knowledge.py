@@ -118,7 +118,9 @@ def test_the_releases_of_a_framework_stand_newest_first_and_verl_is_known_from_0
     shown = npudoctor("knowledge", "pair", "--for", "verl", "--json")
     releases = [row["release"] for row in json.loads(shown.out)["releases"]]
     assert releases == ["0.9.0", "0.8.0", "0.7.1", "0.7.0", "0.6.1", "0.6.0"]
+    assert f"  {'sets':<17} 3; all: --for verl=0.7.0\n" in npudoctor("knowledge", "pair", "--for", "verl").out
     said = npudoctor("knowledge", "pair", "--for", "verl=0.7.0").out
+    assert (said.count("verl 0.7.0\n"), "; all: " in said) == (3, False)
     assert all(f"{part:<17} {version}" in said for part, version in (("cann", "8.3.RC1"), ("vllm-ascend", "0.11.0rc1")))
 
 
