@@ -190,6 +190,8 @@ def _must_have_effect(
     path: str, file: dict[str, Any], said: Iterable[dict[str, Any]], ours: Callable[[str], dict[str, Any]]
 ) -> None:
     """Raise SiteError for a row of stacks that nothing reads: its framework, package, chip or part is in no table."""
+    for number, row in enumerate(file.get("combinations", {}).get("stacks", ())):
+        _must_be_sets(f"{path}: combinations.stacks[{number}]", row)
     if "stacks" not in file:
         return
     every = [ours("stacks"), *(each.get("stacks") for each in said)]
@@ -203,15 +205,20 @@ def _must_have_effect(
         where = f"{path}: stacks.releases[{number}]"
         _must_be_known(f"{where}: framework", row["framework"], frameworks)
         _must_be_releases(f"{where}: requires", row.get("requires", {}))
-        for place, one in enumerate(row.get("also_requires", ())):
-            if not isinstance(one, dict):
-                raise SiteError(f"{where}: also_requires[{place}]: expected an object, found {_kind(one)}")
-            needed = {part: version for part, version in one.items() if version is not None}
-            _must_be_releases(f"{where}: also_requires[{place}]", needed)
+        _must_be_sets(where, row)
     for number, row in enumerate(file["stacks"].get("chips", ())):
         where = f"{path}: stacks.chips[{number}]"
         _must_be_known(f"{where}: package", row["package"], packages)
         _must_be_known(f"{where}: family", row["family"], families)
+
+
+def _must_be_sets(where: str, row: Mapping[str, Any]) -> None:
+    """Raise SiteError for a further published set that has a part or a release that is none."""
+    for place, one in enumerate(row.get("also_requires", ())):
+        if not isinstance(one, dict):
+            raise SiteError(f"{where}: also_requires[{place}]: expected an object, found {_kind(one)}")
+        needed = {part: version for part, version in one.items() if version is not None}
+        _must_be_releases(f"{where}: also_requires[{place}]", needed)
 
 
 def _must_be_releases(where: str, requires: Mapping[str, object]) -> None:

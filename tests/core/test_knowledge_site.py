@@ -187,6 +187,13 @@ def test_a_site_removes_further_sets_of_a_release(stacks: Write) -> None:
     assert len(row.sets()) == 1
 
 
+def test_a_further_set_of_a_combination_is_read_as_strictly(stacks: Write) -> None:
+    row = {"vllm_ascend": "v9", "vllm": "v9", "python": ">=3.10", "cann": "9.9.9", "torch": "9", "torch_npu": "9"}
+    stacks(combinations={"stacks": [{**row, "also_requires": [{"cann": 7}]}]})
+    [problem] = table.site_problems()
+    assert "combinations.stacks[0]: also_requires[0]: cann: expected text" in problem
+
+
 def test_a_combination_that_the_site_writes_counts_before_a_built_in_release(stacks: Write) -> None:
     known = {"vllm": "v0.26.0", "python": ">=3.10", "torch": "2.10.0", "torch_npu": "2.10.0.post4"}
     stacks(combinations={"stacks": [{**known, "vllm_ascend": "v0.26.0rc1", "cann": "9.9.9"}]})
