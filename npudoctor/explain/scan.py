@@ -346,8 +346,10 @@ def _why_unreadable(block: bytes) -> str | None:
     kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
     if kind:
         return f"compressed ({kind})"
-    text = _ZEROS.sub(b"", block[:65536])  # a log that was cut to nothing while its writer went on has a run of them
-    return "binary" if b"\0" in text[:8192] else None
+    if b"\0" not in block[:8192]:
+        return None
+    text = _ZEROS.sub(b"", block)  # a log that was cut to nothing while its writer went on begins with a run of them
+    return "binary" if not text or b"\0" in text[:8192] else None
 
 
 def _is_foreign(block: bytes) -> bool:
