@@ -69,13 +69,10 @@ _CODE_FORMS = (
     ("-", r"(?<=[ =:\[(]-)[89]\d{3,4}\b"),
     ("W", r"[A-Z\d]\d{4}\b"),
     ("x", r"[024689AaBb][\dA-Fa-f]{7}\b|7[0-2][\dA-Fa-f]{5}\b"),
-    ("c", r"ode(?: is | ?[=:\[(])"),
-    ("f", r"ailed: -?\d|aults?(?: id)?:? \d{8}"),
-    (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:)|result =)"),
+    (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:| -?\d)|result =)"),
     (".", r" ret is"),
     ("U", r"DA_[A-Z]{3}"),
     ("F", r"ault(?: id:)? \[?\d{8}"),
-    ("u", r"rned -?(?:0x|\d)"),
 )
 _MAYBE_CODE = re.compile(
     r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|[Rr]et|esult|failed|hcclRet|MIE\d|W[A-Z\d]\d{4}|rrno|rrNo|err|tatus|rror"
@@ -83,6 +80,13 @@ _MAYBE_CODE = re.compile(
 )
 _MEANINGS = 3
 """The most meanings of one number that a log lists."""
+
+_FORM_WORDS = (
+    *("code is ", "code=", "code:", "code [", "code =", "code :", "code(", "code (", "code["),
+    *("failed: ", "faults id", "fault id", "faults: ", "fault: "),
+    *("urned -", *(f"{before} {digit}" for before in ("urned", "fault", "faults") for digit in range(10))),
+)
+"""The beginnings of forms of codes that are words."""
 
 _BLAME = (
     re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
@@ -173,6 +177,7 @@ class Sought:
         self._words = {
             *self._phrases,
             *_CODE_WORDS,
+            *_FORM_WORDS,
             *_BLAME_WORDS,
             *_MEMORY_WORDS,
             *limits.WORDS,

@@ -7,11 +7,11 @@ that lines that differ only in numbers either all pass or none does.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import accumulate
 from math import prod
 from typing import Any
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 try:
     from re import _parser  # type: ignore[attr-defined]
@@ -26,9 +26,6 @@ LONGEST = 10
 
 _MOST = 4
 """The most words that a part of a pattern stands for, where it has alternatives: more take longer to compile."""
-
-_TELLS = 2
-"""The fewest characters of the part of a word that is searched first."""
 
 _FREQUENT = {
     190: " ",
@@ -56,15 +53,10 @@ _EVERYDAY = frozenset(
 _EVERYDAY_ENDS = frozenset(word[1:] for word in _EVERYDAY)
 """What a pattern requires of them where it leaves open whether the first letter is a capital."""
 
-_PASS = 20
-"""What one more search costs, as characters per mille."""
-
-_NO_START = frozenset("etaonisrhdlu ")
-"""Characters so frequent in logs that a search begins with one of them only where a word has no other."""
+_PIECE = 8
+"""The most bytes of a word that are searched: the automaton of whole words takes five times the memory."""
 
 _EVERYDAY_SHARE = 1e-6
-_SLOW_SHARE = 1e-5
-"""The share of a word that has only such characters: a search for it takes long."""
 
 
 def words_of(expression: str) -> frozenset[str] | None:
@@ -134,90 +126,44 @@ def _share(words: frozenset[str]) -> float:
 def _share_of(word: str) -> float:
     frequencies = [_PER_MILLE.get(one, 1) for one in word]
     share = prod(one / 1000 for one in frequencies[:LONGEST])
-    if _NO_START.issuperset(_starts(word)):
-        share = max(share, _SLOW_SHARE)
     bare = word.strip(" :/-")
     return max(share, _EVERYDAY_SHARE) if bare in _EVERYDAY or bare in _EVERYDAY_ENDS else share
 
 
 class Sieve:
-    """Passes only lines with one of these words or `further` expressions (first character, rest).
+    """Passes only lines with one of these words or a match of `further` expressions (first character, rest).
 
-    A search is fast over characters with which none of its alternatives begins: of each word the part that begins with
-    one of few, rare characters is searched first; where it matches, a lookbehind compares what precedes it. Characters
-    that are not rare have an expression each: one of all of them took three times as long.
+    One automaton finds the rarest piece of each word; where it does, the whole word is compared.
     """
 
     def __init__(self, words: Iterable[str], further: Sequence[tuple[str, str]] = ()) -> None:
-        pieces = _pieces(set(words), {first for first, _ in further})
-        choices: dict[str, list[str]] = {}
-        for first in sorted({*(piece[0] for _, piece in pieces.values()), *(first for first, _ in further)}):
-            begins = [(piece[1:], before + piece) for before, piece in set(pieces.values()) if piece[0] == first]
-            rests = _branches(sorted(begins))
-            rests += [rest for other, rest in further if other == first]
-            together = first if first in _PER_MILLE else ""
-            choices.setdefault(together, []).append(f"{re.escape(first)}(?:{'|'.join(rests)})")
-        self.expressions = tuple(re.compile("|".join(choice).encode()) for choice in choices.values())
+        self._words: dict[bytes, list[bytes]] = {}
+        for word in sorted(set(words)):
+            self._words.setdefault(_piece(word.encode()), []).append(word.encode())
+        self._pieces = list(self._words)
+        self._automaton = BytesAhoCorasick(self._pieces, implementation=Implementation.DFA)
         whole = [re.escape(first) + f"(?:{rest})" for first, rest in further]
-        self._further = re.compile("|".join(whole or ["(?!)"]).encode())
-        self._words: dict[bytes, list[bytes]] = {piece.encode(): [] for _, piece in pieces.values()}
-        for word, (_, piece) in sorted(pieces.items()):
-            for beginning in accumulate(piece):
-                if beginning.encode() in self._words:
-                    self._words[beginning.encode()].append(word.encode())
+        self.further = re.compile("|".join(whole or ["(?!)"]).encode())
 
     def starts_in(self, text: bytes) -> list[int]:
         """Where something matches in a text of many lines, in order."""
-        return sorted({match.start() for expression in self.expressions for match in expression.finditer(text)})
+        starts = {start for _, start, _ in self._automaton.find_matches_as_indexes(text)}
+        starts.update(match.start() for match in self.further.finditer(text))
+        return sorted(starts)
 
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
         """What lets a line pass: a word or match, except these."""
-        return next((word for word in self._matching_lines(line, further=True) if word not in but), None)
+        others = (match[0] for match in self.further.finditer(line))
+        return next((word for word in (*self.words_in(line), *others) if word not in but), None)
 
     def words_in(self, line: bytes) -> list[bytes]:
         """All words of a line."""
-        return list(dict.fromkeys(self._matching_lines(line, further=False)))
-
-    def _matching_lines(self, line: bytes, *, further: bool) -> Iterator[bytes]:
-        match_further, words = self._further.match, self._words
-        for expression in self.expressions:
-            match = expression.search(line)
-            while match:
-                start = match.start()
-                for word in words.get(match[0], ()):
-                    if word in line:
-                        yield word
-                if further and (other := match_further(line, start)):
-                    yield other[0]
-                match = expression.search(line, start + 1)
+        found = self._automaton.find_matches_as_indexes(line, overlapping=True)
+        pieces = dict.fromkeys(self._pieces[number] for number, _, _ in found)
+        return [word for piece in pieces for word in self._words[piece] if word in line]
 
 
-def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, tuple[str, str]]:
-    """For each word a part that begins with a rare character, else one of few others, and what precedes it."""
-    starts = {word: _starts(word) for word in wanted}
-    rare = {first for found in starts.values() for first in found if first not in _PER_MILLE}
-    taken = beginnings | rare
-    while left := [found for found in starts.values() if taken.isdisjoint(found)]:
-        counts = Counter(first for found in left for first in found)
-        taken.add(max(sorted(counts), key=lambda first: counts[first] / (_PER_MILLE[first] + _PASS)))
-    pieces: dict[str, tuple[str, str]] = {}
-    for word, found in starts.items():
-        start = word.index(min(taken & found, key=lambda first: (_PER_MILLE.get(first, 0), first)))
-        pieces[word] = word[:start], word[start : start + LONGEST]
-    return pieces
-
-
-def _starts(word: str) -> set[str]:
-    """The characters of a word with which a search may begin: at least `_TELLS` characters follow from there."""
-    found = {*word[: max(len(word) - _TELLS + 1, 1)]}
-    return found - _NO_START or found
-
-
-def _branches(begins: Sequence[tuple[str, str]]) -> list[str]:
-    """The rests of pieces as alternatives with common prefixes merged; each ends by comparing all that ends there."""
-    ends = [whole for rest, whole in begins if not rest]
-    branches = [f"(?<={re.escape(whole)})" for whole in ends]
-    for first in dict.fromkeys(rest[0] for rest, _ in begins if rest):
-        rests = _branches([(rest[1:], whole) for rest, whole in begins if rest[:1] == first])
-        branches.append(re.escape(first) + (f"(?:{'|'.join(rests)})" if len(rests) > 1 else rests[0]))
-    return branches
+def _piece(word: bytes) -> bytes:
+    """The part of a word that logs have least, of at most `_PIECE` bytes."""
+    parts = (word[start : start + _PIECE] for start in range(max(len(word) - _PIECE + 1, 1)))
+    return min(parts, key=lambda part: prod(_PER_MILLE.get(chr(byte), 1) for byte in part))

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
+from ahocorasick_rs import BytesAhoCorasick
+
 from npudoctor.explain.lines import Source, source_of
 
 _CONTAINER = re.compile(
@@ -96,6 +98,9 @@ _TRACEBACK = 200
 """The most lines of a traceback that are searched."""
 
 
+_LEVELS = BytesAhoCorasick([*_ERRORS, *_COMPLAINTS])
+
+
 class Complaint(IntEnum):
     """Whether a log has a level or exception of an error, a word of a failure or a warning only, or neither."""
 
@@ -111,9 +116,10 @@ def of_container(block: bytes) -> bool:
 
 def complaint_of(block: bytes) -> Complaint:
     """The most severe word in a part of a log."""
-    if any(word in block for word in _ERRORS):
+    found = {number for number, _, _ in _LEVELS.find_matches_as_indexes(block, overlapping=True)}
+    if found and min(found) < len(_ERRORS):
         return Complaint.ERROR
-    return Complaint.WORD if any(word in block for word in _COMPLAINTS) else Complaint.NONE
+    return Complaint.WORD if found else Complaint.NONE
 
 
 def place_of(above: Iterable[str], source: Source) -> str | None:
