@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import CannInstall
@@ -65,6 +66,12 @@ def package_tag(cards: Chips | None) -> str | None:
     """The chip of these NPUs as package names spell it; None where it is unknown or has no package."""
     family = knowledge.hardware().family(cards.family or "") if cards is not None else None
     return family.package_tag if family is not None else None
+
+
+def install_cann_commands(version: str, tag: str | None, *further: str) -> Iterator[str]:
+    """The commands that install toolkit, operators and further packages of a CANN."""
+    for package in ("Ascend-cann-toolkit", operators_package(version, tag), *further):
+        yield explain_command(f"./{package}_{version}_linux-$(arch).run --install")
 
 
 def operators_package(version: str, tag: str | None) -> str:

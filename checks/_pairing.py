@@ -78,12 +78,16 @@ def _accepts(python: PythonEnvironment) -> bool | None:
         return None
 
 
+def new_environment(name: str, python: str) -> tuple[str, str]:
+    """The commands after which `python` is that of a new environment."""
+    return f"conda create -n {name} python={python}", f"conda activate {name}"
+
+
 def commands(change: Solution, python: PythonEnvironment) -> Iterator[str]:
     """The commands that make a change, as far as commands do."""
     executable = python.executable
     if (release := change.of("python")) is not None:
-        yield f"conda create -n npu python={release}"
-        yield "conda activate npu"
+        yield from new_environment("npu", release)
         executable = "python"
     for part in ("torch", "torch_npu", "numpy"):
         version = change.of(part)

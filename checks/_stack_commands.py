@@ -15,8 +15,8 @@ from npudoctor.knowledge.patterns import wheel
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
 from npudoctor.records import record
 
-from ._packages import explain_command, operators_package, package_tag, upgrade_commands
-from ._pairing import install_command
+from ._packages import install_cann_commands, package_tag, upgrade_commands
+from ._pairing import install_command, new_environment
 from ._stacks import FIRST, SOLVED, Installed, Smallest, exact_release, is_of_installed, requirements
 from .cann_driver import NEEDING_ATB
 from .messages import stack as messages
@@ -42,8 +42,7 @@ def commands(framework: Framework, change: Smallest, here: Installed, node: Node
     stays = is_of_installed(change.release, framework, here)
     if "python" in wanted:
         executable, stays = "python", False
-        yield f"conda create -n {framework.name} python={wanted['python']}"
-        yield f"conda activate {framework.name}"
+        yield from new_environment(framework.name, wanted["python"])
         wanted |= _whole_set(framework, change, here)
     for part in ("torch", "torch_npu"):
         if part in wanted:
@@ -66,11 +65,8 @@ def _whole_set(framework: Framework, change: Smallest, here: Installed) -> dict[
 
 def _cann(version: str, framework: Framework, release: FrameworkRelease, here: Installed, node: Node) -> Iterator[str]:
     """Toolkit and operators of a CANN, and NNAL where the framework or what it requires uses ATB."""
-    packages = ["Ascend-cann-toolkit", operators_package(version, package_tag(node.cards))]
-    if {framework.package, *release.requires, *here.parts} & set(NEEDING_ATB):
-        packages.append("Ascend-cann-nnal")
-    for package in packages:
-        yield explain_command(f"./{package}_{version}_linux-$(arch).run --install")
+    needs_atb = bool({framework.package, *release.requires, *here.parts} & set(NEEDING_ATB))
+    yield from install_cann_commands(version, package_tag(node.cards), *(["Ascend-cann-nnal"] if needs_atb else []))
 
 
 def _packages(

@@ -129,9 +129,14 @@ def missing_packages(framework: Framework, release: FrameworkRelease, here: Inst
     }
 
 
+def _installed_row(framework: Framework, table: Stacks, here: Installed) -> FrameworkRelease | None:
+    """The row of the installed release, with its first published set."""
+    return table.release(framework.name, here.release_of(framework)) if here.release_of(framework) else None
+
+
 def published_set(framework: Framework, table: Stacks, here: Installed) -> FrameworkRelease | None:
     """The published set of the installed release; of several the one that differs least from what is here."""
-    row = table.release(framework.name, here.release_of(framework)) if here.release_of(framework) else None
+    row = _installed_row(framework, table, here)
     sets = _sets_possible(framework, row, here) if row is not None else []
     return min(sets, key=lambda one: _difference(framework, one, here), default=None)
 
@@ -159,8 +164,8 @@ def _difference(framework: Framework, release: FrameworkRelease, here: Installed
 
 def is_of_installed(release: FrameworkRelease, framework: Framework, here: Installed) -> bool:
     """Whether a published set is one of the installed release."""
-    now = published_set(framework, knowledge.stacks(), here)
-    return now is not None and now.release == release.release
+    row = _installed_row(framework, knowledge.stacks(), here)
+    return row is not None and row.release == release.release
 
 
 def published_by_others(framework: Framework, table: Stacks, here: Installed) -> frozenset[str]:
@@ -217,13 +222,13 @@ def _nearest(
     framework: Framework, table: Stacks, here: Installed, kept: tuple[FrameworkRelease, ...]
 ) -> Smallest | None:
     """The published set that takes the smallest change after which these others fit."""
-    of_now = published_set(framework, table, here)
+    row_now = _installed_row(framework, table, here)
     support = table.chip(framework.package, here.family) if here.family is not None else None
     solved: dict[tuple[str | None, ...], Solution | None] = {}
     best: tuple[tuple[int, ...], Smallest] | None = None
     of_each = (_sets_to_reach(framework, row, here) for row in table.of(framework.name))
     rows = [(place, one) for place, sets in enumerate(of_each) for one in sets]
-    place_now = next((place for place, one in rows if of_now is not None and one.release == of_now.release), None)
+    place_now = table.of(framework.name).index(row_now) if row_now is not None else None
     for place, release in rows:
         if support is not None and support.since is not None and is_older(release.release, support.since):
             continue

@@ -27,7 +27,7 @@ from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
 from ._causes import as_evidence
-from ._packages import INSTALL_CANN, explain_command, operators_package, package_tag, title
+from ._packages import INSTALL_CANN, explain_command, install_cann_commands, package_tag, title
 from ._setting_lines import is_below
 from .messages import cann as messages
 
@@ -120,8 +120,7 @@ def _not_installed(cann: Cann, paired: TorchNpuRelease | None, chip: str | None)
         hint=hint,
         commands=(
             INSTALL_CANN,
-            explain_command(f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install"),
-            explain_command(f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install"),
+            *install_cann_commands(version, chip),
         ),
         evidence=(
             Evidence(source=usual or "the usual places", expected="ascend-toolkit/latest, cann", actual="not found"),

@@ -20,13 +20,14 @@ from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.sdk import Evidence, Finding, FixOffer, Options, ParseError, Unavailable, check
 
 from ._causes import as_evidence
-from ._packages import explain_command, operators_package
+from ._packages import install_cann_commands
 from ._pairing import (
     Needed,
     commands,
     cuda_build,
     is_of_the_system,
     matching_release,
+    new_environment,
     offer,
     smallest_change,
     torch_needed,
@@ -94,7 +95,7 @@ def _unsupported_params(python: PythonEnvironment, target: TargetPython, support
     source = f"{python.executable} ({target.why})"
     return {
         "subject": "python",
-        "commands": ("conda create -n npu python=3.11", "conda activate npu"),
+        "commands": new_environment("npu", "3.11"),
         "evidence": (Evidence(source=source, expected=supported, actual=python.version),),
     }
 
@@ -334,11 +335,16 @@ def _wrong_cann(
     supported = list(dict.fromkeys([*row.cann, *(window.cann_ok if window else ())]))
     stays = wanted is not None and not wanted.changes and bool(row.cann)
     change = wanted if wanted is not None else smallest_change(python, cann)
-    hint = None
-    if change:
-        said = messages.KEEP_PAIR_OF_FRAMEWORK if stays else messages.SMALLEST_CHANGE_OR_CANN
-        found = {} if stays else {"change": change.text}
-        hint = said.text(grounds=change.rests_on, cann=row.cann[:1] or supported, **found)
+    hint: str | None = None
+    do: tuple[str, ...] = ()
+    if change and stays:
+        hint = messages.KEEP_PAIR_OF_FRAMEWORK.text(grounds=change.rests_on, cann=row.cann[:1])
+        do = tuple(install_cann_commands(row.cann[0], None))
+    elif change:
+        hint = messages.SMALLEST_CHANGE_OR_CANN.text(
+            change=change.text, grounds=change.rests_on, cann=row.cann[:1] or supported
+        )
+        do = tuple(commands(change, python))
     return messages.CANN_MISMATCH.finding(
         subject="python",
         torch_npu=row.version,
@@ -348,7 +354,7 @@ def _wrong_cann(
         source=row.sources[0] if row.sources else "published",
         supported=supported,
         hint=hint,
-        commands=_toolkit_commands(row.cann[0]) if stays else tuple(commands(change, python)) if change else (),
+        commands=do,
         evidence=(
             Evidence(source=python.executable, actual=f"torch_npu {row.version}"),
             Evidence(source="CANN in use", expected=", ".join(supported), actual=cann),
@@ -357,11 +363,6 @@ def _wrong_cann(
         ),
         fix=None if stays else offer(change),
     )
-
-
-def _toolkit_commands(cann: str) -> tuple[str, ...]:
-    packages = ("Ascend-cann-toolkit", operators_package(cann, None))
-    return tuple(explain_command(f"./{package}_{cann}_linux-$(arch).run --install") for package in packages)
 
 
 def _range_of(supported: Sequence[str], cann: str) -> list[str]:

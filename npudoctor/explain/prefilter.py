@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -154,7 +155,7 @@ class Sieve:
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
         """What lets a line pass: a word or match, except these."""
         others = (match[0] for match in self.further.finditer(line))
-        return next((word for word in (*self.words_in(line), *others) if word not in but), None)
+        return next((word for word in chain(self.words_in(line), others) if word not in but), None)
 
     def words_in(self, line: bytes) -> list[bytes]:
         """All words of a line."""

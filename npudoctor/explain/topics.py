@@ -105,12 +105,12 @@ def _nearest(text: str, catalog: Catalog) -> str:
     names = [*catalog.checks, *catalog.fixes]
     if re.fullmatch(r"\s*[Pp]\d.*", text):  # a known issue is a letter and a number: near to every code
         names += [row.id for row in knowledge.pitfalls().rows]
-    if "_" in text and text.isupper():  # a symbol is none of a check's name
-        symbols = (name for name in sorted(knowledge.codes().symbols) if _digits(name) == _digits(text))
+    symbols = [name for name in sorted(knowledge.codes().symbols) if _digits(name) == _digits(text)]
+    if "_" in text and text.isupper():  # a symbol is no name of a check
         near = near or _close(text, symbols, 0.8)
     near = near or _close(text, names, 0.8 if "." in text else 0.5)
-    for names, cutoff in (([row.code for row in errors.codes], 0.8), (sorted(knowledge.codes().symbols), 0.5)):
-        near = near or _close(text, [name for name in names if _digits(name) == _digits(text)], cutoff)
+    near = near or _close(text, [row.code for row in errors.codes if _digits(row.code) == _digits(text)], 0.8)
+    near = near or _close(text, symbols, 0.5)
     if not near and re.search(r"\S\s+\S", text):
         return (
             f"no known issue has this piece of a message: {text!r}; put the lines around it into a file for "

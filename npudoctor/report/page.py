@@ -259,6 +259,9 @@ class _Page(Printer):
 
     # The end
 
+    def _first_of(self, commands: Sequence[str]) -> str:
+        return commands[0] if self._whole else _one_of(commands)
+
     def _closing(self, report: Report) -> None:
         text = f"{cause.counts(report)} in {report.duration_s:.1f} s."
         if left := unchecked_note(report):
@@ -268,8 +271,6 @@ class _Page(Printer):
             self._line("", f"{text} -v lists all checks. Nothing to fix.")
             return
         advice, command = self._next_step(report)
-        told = (one.commands for alike in _problems(report) for _, one in alike)
-        command = next((_one_of(each) for each in told if command and each[:1] == (command,)), command)
         if first[0].waits and all(alike[0][0].waits for alike in _problems(report)):
             self._line("", f"{text} {advice}")
             if command:

@@ -103,8 +103,12 @@ class Printer:
         if worst.fix:
             return f"Start with {result.check}:", self._fix(worst.fix)
         if worst.commands and len(worst.commands[0]) <= LONG_COMMAND:
-            return f"Start with {result.check}:", worst.commands[0]
+            return f"Start with {result.check}:", self._first_of(worst.commands)
         return f"Start with {result.check}: {worst.hint or worst.summary}", None
+
+    def _first_of(self, commands: Sequence[str]) -> str:
+        """What to show of the commands of a finding where there is room for one."""
+        return commands[0]
 
     def _later(self, report: Report) -> tuple[str, str | None]:
         """What to do where every problem is fixed and some effects come later."""

@@ -34,8 +34,15 @@ def told(node: str, tmp_path: Path, *names: str, frameworks: tuple[str, ...] = (
 
 
 def packages(**versions: str) -> str:
+    return python_with(versions)
+
+
+def python_with(
+    versions: dict[str, str], torch: str = "2.7.1", torch_npu: str = "2.7.1.post1", version: str = "3.11.13"
+) -> str:
     said = ", ".join(f'"{name.replace("_", "-")}" = "{version}"' for name, version in versions.items())
-    return f"[python]\nversion = '3.11.13'\ntorch = '2.7.1'\ntorch_npu = '2.7.1.post1'\npackages = {{ {said} }}\n"
+    pair = f"torch = '{torch}'\ntorch_npu = '{torch_npu}'\n"
+    return f"[python]\nversion = '{version}'\n{pair}packages = {{ {said} }}\n"
 
 
 NODE = "product = 'atlas-800t-a2-910b3'\ncann = { version = '8.3.RC2' }\n"
@@ -71,9 +78,7 @@ def test_every_framework_of_the_table_has_a_check_and_the_other_way_round() -> N
 def test_the_pair_that_python_cann_pairing_proposes_is_that_of_the_installed_framework(
     cann: str, torch: str, torch_npu: str, versions: dict[str, str], hint: str, tmp_path: Path
 ) -> None:
-    said = ", ".join(f"'{name}' = '{version}'" for name, version in versions.items())
-    python = f"[python]\nversion = '3.11.13'\ntorch = '{torch}'\ntorch_npu = '{torch_npu}'\npackages = {{ {said} }}\n"
-    node = NODE.replace("8.3.RC2", cann) + python
+    node = NODE.replace("8.3.RC2", cann) + python_with(versions, torch, torch_npu)
     [finding] = told(node, tmp_path, "python.cann-pairing")["python.cann-pairing"].findings
     assert hint in (finding.hint or "")
     assert finding.commands
@@ -137,9 +142,7 @@ def test_each_published_set_of_a_release_is_sound(
 def _of_set(release: str, cann: str, torch_npu: str, triton_ascend: str, tmp_path: Path) -> Any:
     vllm = release.partition("rc")[0] if triton_ascend != "0.0.1" else "0.0.1"
     versions = {"vllm": vllm, "vllm_ascend": release} | ({"triton_ascend": triton_ascend} if triton_ascend else {})
-    pair = f"torch = '{torch_npu.partition('.post')[0]}'\ntorch_npu = '{torch_npu}'"
-    node = NODE.replace("8.3.RC2", cann) + packages(**versions)
-    node = node.replace("torch = '2.7.1'\ntorch_npu = '2.7.1.post1'", pair)
+    node = NODE.replace("8.3.RC2", cann) + python_with(versions, torch_npu.partition(".post")[0], torch_npu)
     return told(node, tmp_path)["stack.vllm-ascend"].findings
 
 
@@ -195,9 +198,9 @@ def _of_set(release: str, cann: str, torch_npu: str, triton_ascend: str, tmp_pat
 def test_what_images_of_verl_have_is_sound(
     release: str, cann: str, python: str, versions: dict[str, str], tmp_path: Path
 ) -> None:
-    said = ", ".join(f"'{name}' = '{version}'" for name, version in {**versions, "verl": release}.items())
-    pair = f"torch = '{versions['torch']}'\ntorch_npu = '{versions['torch_npu']}'\n"
-    node = NODE.replace("8.3.RC2", cann) + f"[python]\nversion = '{python}'\n{pair}packages = {{ {said} }}\n"
+    others = {**versions, "verl": release}
+    pair = others.pop("torch"), others.pop("torch_npu")
+    node = NODE.replace("8.3.RC2", cann) + python_with(others, *pair, python)
     assert told(node, tmp_path)["stack.verl"].findings == ()
 
 
