@@ -6,7 +6,10 @@ What a log complained of before its job made progress or ended well stopped noth
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+
+from ahocorasick_rs import BytesAhoCorasick
 
 from npudoctor.explain.lines import PROMPT
 from npudoctor.records import record
@@ -82,10 +85,12 @@ _PROGRESS = re.compile(
 )
 """What training and serving print when a step or a request is done, and servers when they are ready."""
 
-_OF_PROGRESS = (
-    *(b"loss", b"prompt throughput: ", b"gen throughput (", b'" 200', b"per step time: ", b"time per iteration"),
-    *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b" passed"),
-    *(b"ple/s", b"ples/s", b"age/s", b"ages/s", b"mgs/s", b"nces/s", b"ken/s", b"kens/s", b"step/s"),
+_OF_PROGRESS = BytesAhoCorasick(
+    [
+        *(b"loss", b"prompt throughput: ", b"gen throughput (", b'" 200', b"per step time: ", b"time per iteration"),
+        *(b"startup complete", b"server is fired up", b"Daemon start success", b"Loss", b'"key": "', b" passed"),
+        *(b"ple/s", b"ples/s", b"age/s", b"ages/s", b"mgs/s", b"nces/s", b"ken/s", b"kens/s", b"step/s"),
+    ]
 )
 """Words of which every line of progress has one."""
 
@@ -205,19 +210,17 @@ def lines_to_prompt(below: Iterable[str]) -> int | None:
 
 def first_progress(text: bytes) -> int | None:
     """Where the first line begins that reports progress, in a block of whole lines."""
-    found: int | None = None
-    for word in _OF_PROGRESS:
-        at = text.find(word, 0, found)
-        for _ in range(_TRIED):
-            if at < 0:
-                break
-            begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
-            line = text[begin : end if 0 <= end <= begin + 2000 else begin + 2000]
-            if _PROGRESS.search(line) and not _is_of_earlier(_above(text, begin)):
-                found = begin if found is None else min(found, begin)
-                break
-            at = text.find(word, end, found) if end >= 0 else -1
-    return found
+    tried: Counter[int] = Counter()
+    searched = 0
+    for word, at, _ in _OF_PROGRESS.find_matches_as_indexes(text, overlapping=True):
+        if at < searched or tried[word] == _TRIED:
+            continue
+        tried[word] += 1
+        begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        searched = end if end >= 0 else len(text)
+        if _PROGRESS.search(text[begin : min(searched, begin + 2000)]) and not _is_of_earlier(_above(text, begin)):
+            return begin
+    return None
 
 
 def _above(text: bytes, begin: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from functools import cache
 
@@ -174,7 +174,7 @@ class Sought:
         for phrase in _phrases():
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
-        self._words = {
+        words = (
             *self._phrases,
             *_CODE_WORDS,
             *_FORM_WORDS,
@@ -188,12 +188,9 @@ class Sought:
             _ROOT_CAUSE,
             *chinese_messages.ENGLISH,
             chinese_messages.UNDEFINED,
-        }
-        self._whole = Sieve(self._words, _CODE_FORMS)
-
-    def sieve(self, worn: Collection[bytes] = ()) -> Sieve:
-        """A prefilter that passes every line in which `find` could match, without these words."""
-        return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS) if worn else self._whole
+        )
+        self.sieve = Sieve(words, _CODE_FORMS)
+        """A prefilter that passes every line in which `find` could match."""
 
     def find(self, line: str) -> list[Found]:
         """All matches in a line; the place of one in a line that has Chinese messages is near it."""
@@ -213,7 +210,7 @@ class Sought:
         )
 
     def _matches(self, line: str) -> Iterator[Found]:
-        for word in self._whole.words_in(line.encode()):
+        for word in self.sieve.words_in(line.encode()):
             for phrase in self._phrases.get(word.decode(), ()):
                 if match := _compile(phrase.expression).search(line):
                     values = _values(match) or _needed_values(line)

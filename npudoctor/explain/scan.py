@@ -64,7 +64,7 @@ _WINDOWS = 300
 _FIRST_BLOCKS, _OF_BLOCKS = 4, 16
 """Blocks at the beginning of a log in which progress is searched; behind them in one of so many."""
 
-_VARIED_BLOCKS = 31
+_VARIED_BLOCKS = 32
 _ENDS = 16 << 10
 _STAMPED = 60
 """Bytes and lines at the beginning and at the end of a file in which its time stamps are searched."""
@@ -84,12 +84,11 @@ class Scanner:
         self.counts: Counter[tuple[Kind, str]] = Counter()
         self.files: list[FileRead] = []
         self._sought = sought or Sought()
-        self._sieve = self._sought.sieve()
+        self._sieve = self._sought.sieve
         self._progress = progress
         self._left: dict[bytes, int] = {}
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
-        self._left_out = 0
         self._seen: set[tuple[Kind, str, str, Source, int, bool, bool, bool, int]] = set()
         self._commands = Commands()
         self._progress_at: int | None = None
@@ -178,8 +177,10 @@ class Scanner:
             self._in_json = is_docker_json(raw)
         data = without_json(raw) if self._in_json else raw
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
-        sifted = bool(self._varied)
-        lines, numbers = self._sift(text) if sifted else self._unlike_lines(text)
+        if not self._varied:
+            lines, numbers = self._unlike_lines(text)
+        if sifted := bool(self._varied):
+            lines, numbers = self._sift(text)
         if self._complains < signs.Complaint.ERROR:
             said = text if sifted else b"\n".join(lines[number] for number in numbers)
             self._complains = max(self._complains, signs.complaint_of(said))
@@ -199,7 +200,7 @@ class Scanner:
             self._left = {shape: left for shape, left in known.items() if left}
             if len(self._left) > _KNOWN_SHAPES:
                 self._left = {}
-        self._lines += raw.count(b"\n")
+        self._lines += len(lines) - 1 if lines and text is raw else raw.count(b"\n")
         self._offset += len(raw)
 
     def _look_for_progress(self, text: bytes) -> None:
@@ -224,7 +225,7 @@ class Scanner:
     def _sift(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The same by the prefilter alone: faster where few lines repeat."""
         self._varied -= 1
-        starts = self._sieve.starts_in(text)
+        starts = self._sieve.starts_in(text, self._worn)
         if not starts:
             return [], []
         numbers = accumulate(text.count(b"\n", last, start) for last, start in pairwise([0, *starts]))
@@ -243,15 +244,13 @@ class Scanner:
             self._vain[word] += 1
             if self._vain[word] > _WORN:
                 self._worn.add(word)
-                if len(self._worn) >= 2 * self._left_out:  # a sieve takes as long to make as 10 MiB to read
-                    self._sieve, self._left_out = self._sought.sieve(self._worn), len(self._worn)
         return max(left - cost, 0)
 
     def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
         """The line, or of a very long one the surroundings of possible matches."""
         if len(line) <= _LONGEST_LINE:
             return [(0, line)]
-        starts = self._sieve.starts_in(line)
+        starts = self._sieve.starts_in(line, self._worn)
         windows, end = [], -1
         for start in starts[:_WINDOWS]:
             if start >= end:

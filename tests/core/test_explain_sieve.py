@@ -13,7 +13,7 @@ from npudoctor.explain.patterns import Kind, Sought
 from tools import pages
 
 SOUGHT = Sought()
-SIEVE = SOUGHT.sieve()
+SIEVE = SOUGHT.sieve
 SYMPTOMS = sorted(
     {
         (pitfall.id, one)
