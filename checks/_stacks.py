@@ -14,6 +14,7 @@ from functools import cache
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.driver.install import DriverInstall
+from npudoctor.facts.node.container import Container
 from npudoctor.facts.python.published_releases import driver_required, misfit
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import is_older
@@ -285,6 +286,48 @@ def _demand(release: FrameworkRelease, here: Installed, kept: tuple[FrameworkRel
         driver=driver_for,
         free=frozenset({"driver"}) if driver_required(here.parts.get("cann"), driver) is not None else frozenset(),
     )
+
+
+def text_of_release(part: str, version: str) -> str:
+    """A part and its release."""
+    return messages.PART.text(part=name_of(part), version=version)
+
+
+def text_of_releases(releases: Mapping[str, str]) -> str:
+    """Parts with their releases."""
+    return ", ".join(text_of_release(*one) for one in releases.items())
+
+
+def text_of_change(
+    framework: Framework,
+    change: Smallest | None,
+    missed: Mapping[str, str],
+    here: Installed,
+    container: Container | None,
+) -> str | None:
+    """What the smallest change is; `missed` are the releases that the installed release requires and this node lacks.
+
+    Where only CANN or the driver is missed, the change that keeps the framework is named too.
+    """
+    if change is None:
+        return None
+    release, changes = change.release, text_of_releases(change.changes)
+    kept = is_of_installed(release, framework, here)
+    if kept:
+        said = messages.KEEP_RELEASE.text(changes=changes)
+    elif changes:
+        said = messages.OTHER_RELEASE.text(title=framework.title, release=release.release, changes=changes)
+    else:
+        said = messages.OTHER_RELEASE_ALONE.text(title=framework.title, release=release.release)
+    if not kept and missed and missed.keys() <= {"cann", "driver"}:
+        said = messages.OR_KEEP.text(
+            said=said,
+            title=framework.title,
+            release=here.release_of(framework),
+            changes=text_of_releases(missed),
+        )
+    on_host = "driver" in change.changes and container is not None
+    return f"{said} {messages.DRIVER_OF_THE_HOST.text()}" if on_host else said
 
 
 def pair_wanted(

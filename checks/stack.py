@@ -33,7 +33,6 @@ from ._stacks import (
     Installed,
     Smallest,
     adviser,
-    is_of_installed,
     misfits,
     missing_packages,
     name_of,
@@ -42,6 +41,9 @@ from ._stacks import (
     published_set,
     releases_here,
     requirements,
+    text_of_change,
+    text_of_release,
+    text_of_releases,
 )
 from .messages import stack as messages
 
@@ -206,7 +208,7 @@ def _how_to_install(framework: Framework, change: Smallest | None) -> str:
     if not framework.in_package_index:
         what = messages.PART.text(part=framework.title, version=release.release)
         return messages.INSTALL_ELSEWHERE.text(what=what, source=source)
-    changes = ", ".join(_part(part, version) for part, version in change.changes.items())
+    changes = text_of_releases(change.changes)
     said = messages.INSTALL_AND if changes else messages.INSTALL
     return said.text(title=framework.title, release=release.release, **({"changes": changes} if changes else {}))
 
@@ -232,7 +234,9 @@ def _mismatch(
     asked = requirements(release, here)
     parts = [part for part in asked if part in {**wrong, **absent}]
     message = messages.MISMATCH if wrong else messages.MISSING
-    found = [_part(part, here.parts[part]) if part in wrong else messages.NO_PART.text(part=part) for part in parts]
+    found = [
+        text_of_release(part, here.parts[part]) if part in wrong else messages.NO_PART.text(part=part) for part in parts
+    ]
     differences: dict[str, Any] = {"found": found} if wrong else {}
     return message[framework.name].finding(
         subject="python",
@@ -240,16 +244,18 @@ def _mismatch(
         symptom=_is_explained(parts, here) or advised is not framework,
         title=framework.title,
         release=here.parts[framework.package],
-        required=[_part(part, asked[part]) for part in parts],
+        required=[text_of_release(part, asked[part]) for part in parts],
         **differences,
-        published=[_part(part, version) for part, version in release.requires.items()],
+        published=[text_of_release(part, version) for part, version in release.requires.items()],
         as_of=table.as_of,
-        hint=_hint(advised, change, here, node),
+        hint=text_of_change(
+            advised, change, {part: asked[part] for part in parts if advised is framework}, here, node.container
+        ),
         commands=_commands(advised, change, here, node),
         evidence=tuple(
             Evidence(
                 source=name_of(part) if part in ("cann", "driver") else node.python.executable,
-                expected=_part(part, asked[part]),
+                expected=text_of_release(part, asked[part]),
                 actual=here.parts.get(part, messages.MISSING_PART.text()),
             )
             for part in parts
@@ -264,24 +270,6 @@ def _is_explained(parts: list[str], here: Installed) -> bool:
         return True
     too_old = driver_required(here.parts.get("cann"), here.parts.get("driver")) is not None
     return set(parts) <= _THEIR_OWN - {"driver"} and not too_old
-
-
-def _part(part: str, version: str) -> str:
-    return messages.PART.text(part=name_of(part), version=version)
-
-
-def _hint(framework: Framework, change: Smallest | None, here: Installed, node: Node) -> str | None:
-    if change is None:
-        return None
-    release, changes = change.release, ", ".join(_part(*item) for item in change.changes.items())
-    if is_of_installed(release, framework, here):
-        said = messages.KEEP_RELEASE.text(changes=changes)
-    elif changes:
-        said = messages.OTHER_RELEASE.text(title=framework.title, release=release.release, changes=changes)
-    else:
-        said = messages.OTHER_RELEASE_ALONE.text(title=framework.title, release=release.release)
-    on_host = "driver" in change.changes and node.container is not None
-    return f"{said} {messages.DRIVER_OF_THE_HOST.text()}" if on_host else said
 
 
 @check("stack.operators", after=("npu.present",), explained_by=("stack.vllm-ascend",), requires=(SoftwareStack,))

@@ -38,6 +38,7 @@ OTHER_RELEASE = Sentence(
 OTHER_RELEASE_ALONE = Sentence(
     "Smallest change: install {title} {release}, which was published for the versions found here."
 )
+OR_KEEP = Sentence("{said} Or keep {title} {release}, and install {changes}.")
 INSTALL = Sentence("Install {title} {release}, which was published for the versions found here.")
 INSTALL_AND = Sentence("Install {title} {release}, which was published for most versions found here, and {changes}.")
 INSTALL_ELSEWHERE = Sentence("Install {what} from its vendor, who publishes it outside the package index: {source}")

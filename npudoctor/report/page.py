@@ -168,7 +168,9 @@ class _Page(Printer):
             return
         if finding.hint:
             said = self._in_short(finding.hint)
-            if said not in self._told and (self._rows(said) <= self._advice or not finding.commands):
+            is_first = len(finding.commands) > 1  # the first of several commands says less than the advice
+            rows = self._advice + (is_first and self._advice == MOST_ROWS)
+            if said not in self._told and (self._rows(said) <= rows or not finding.commands):
                 self._add_labelled("do", said)
                 self._told.add(said)
         if finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):

@@ -250,6 +250,15 @@ def test_the_smallest_change_comes_in_the_order_of_installation(tmp_path: Path) 
     ]
 
 
+def test_where_only_cann_is_missed_the_change_that_keeps_the_framework_is_named_too(tmp_path: Path) -> None:
+    installed = {"vllm": "0.13.0+empty", "vllm_ascend": "0.13.0", "triton_ascend": "3.2.0"}
+    older = NODE.replace("8.3.RC2", "8.3.RC1") + python_with(installed, torch="2.8.0", torch_npu="2.8.0.post2")
+    [finding] = told(older, tmp_path)["stack.vllm-ascend"].findings
+    assert finding.hint is not None
+    assert finding.hint.startswith("Smallest change: install vLLM Ascend 0.11.0rc1, ")
+    assert finding.hint.endswith(" Or keep vLLM Ascend 0.13.0, and install CANN 8.5.0.")
+
+
 def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
     result = told(NODE + packages(vllm="0.11.0", vllm_ascend="0.1.dev1+g3ab12cd"), tmp_path)["stack.vllm-ascend"]
     assert (result.status, [one.code for one in result.findings]) == (Status.OK, ["stack.vllm-ascend/not-listed"])

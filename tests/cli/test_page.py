@@ -77,6 +77,26 @@ def test_long_texts_are_shortened_between_sentences_and_never_within_one() -> No
     assert shown.endswith("  $ ls 0  # first of 3 commands, -v shows all\n")
 
 
+@check("test.set")
+def several_commands() -> Iterator[Finding]:
+    """A fix of several commands, and advice of three lines that says what they do."""
+    yield Finding(
+        summary="The releases do not match",
+        hint="Smallest change: install the release that was published for most versions found here, and torch 2.7.1, "
+        "torch_npu 2.7.1, vllm 0.11.0, triton-ascend 3.2.0, transformers 4.57.4 and accelerate 1.10.1.",
+        commands=("install one", "install two"),
+    )
+
+
+def test_the_advice_comes_with_the_first_of_several_commands() -> None:
+    report = run(
+        FakeHost(), "test.set", catalog=plugins.Catalog(checks={several_commands.id: several_commands}, probes={})
+    )
+    shown = page.render(report)
+    assert "  do        Smallest change: install the release" in shown and "accelerate 1.10.1." in shown
+    assert "  $ install one" in shown
+
+
 @pytest.mark.parametrize("name", ["new-node", "sick-cards", "bare-host", "healthy-a3", "container-broken"])
 def test_each_group_has_one_line_and_the_next_command_is_last(npudoctor: Command, name: str) -> None:
     report = npudoctor("check", "--json", "--simulate", name).json
