@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = which.add_mutually_exclusive_group()
     source.add_argument("--replay", metavar="BUNDLE", help="a recording: a folder or a .tar.gz")
     source.add_argument(
-        "--simulate", metavar="SCENARIO", help="a simulated node: a name (`npudoctor sim list`) or a .toml file"
+        "--simulate",
+        metavar="SCENARIO",
+        help="a simulated node: a name (`npudoctor sim list`) or a .toml file (docs/simulated-nodes.md)",
     )
     source.add_argument(
         "--root",

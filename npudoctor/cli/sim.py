@@ -3,6 +3,7 @@
 examples:
   npudoctor sim list
   npudoctor check --simulate sick-cards        diagnose one; also fix, smoke, tui and others
+  npudoctor check --simulate mine.toml         a node of your own (docs/simulated-nodes.md)
   npudoctor sim tools /tmp/node seed-910b1     then: npudoctor check --root /tmp/node
   npudoctor sim bundle /tmp/recording seed-910b1     then: npudoctor check --replay /tmp/recording
 
