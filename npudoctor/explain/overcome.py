@@ -13,6 +13,9 @@ _SHUTDOWN_LINES = 300
 """Lines after a stop in which what fails follows from it; later ones may be of another command in the same log."""
 
 
+_INTERRUPTS_ITSELF = "blas_thread_init: pthread_create"
+"""What OpenBLAS prints before it raises SIGINT in its own process (driver/others/blas_server.c)."""
+
 _WARNINGS_THAT_STOP = frozenset({"P022", "P060", "P064", "P094"})
 """Known issues of the severity of a warning that stop a job where they matter: mixed releases of CANN, npu-smi absent,
 torch_npu at each import of torch, too few processes."""
@@ -52,14 +55,20 @@ def only_warn_after_progress(seen: Sequence[Sighting], files: Sequence[FileRead]
     return {number for number, file in enumerate(files) if file.went_on_at and number not in failed}
 
 
+def _stops_in(seen: Sequence[Sighting]) -> list[Sighting]:
+    """The lines that say who stopped the job; not where OpenBLAS, which could start no thread, interrupts itself."""
+    stops = [one for one in seen if one.found.kind is Kind.STOP]
+    return [] if any(_INTERRUPTS_ITSELF in one.text for one in seen) else stops
+
+
 def stop_of(seen: Sequence[Sighting]) -> Sighting | None:
     """The first line that says who stopped the job."""
-    return next((one for one in seen if one.found.kind is Kind.STOP and one.found.what and not one.advice), None)
+    return next((one for one in _stops_in(seen) if one.found.what and not one.advice), None)
 
 
 def without_shutdown(seen: Sequence[Sighting]) -> list[Sighting]:
     """The sightings without those that follow from a stop, up to the next command in the same log."""
-    stops = [one for one in seen if one.found.kind is Kind.STOP]
+    stops = _stops_in(seen)
     ends = [(one, one.line + min([_SHUTDOWN_LINES, *(int(value) for _, value in one.found.values)])) for one in stops]
     return [
         one

@@ -109,6 +109,10 @@ _MEMORY = (
         rf"(?P<free>{_SIZE}) is free.{{0,300}}?(?P<active>{_SIZE}) is allocated by PyTorch"
         rf"(?:.{{0,40}}?(?P<idle>{_SIZE}) is reserved)?"
     ),
+    re.compile(
+        rf"(?P<total>{_SIZE}) total(?: capacity)?[;,] (?P<own>{_SIZE}) already allocated"
+        rf".{{0,40}}?(?P<free>{_SIZE}) free"
+    ),
     re.compile(r"Free memory on device[^(]{0,40}\((?P<free>[\d.]{1,20})/(?P<total>[\d.]{1,20}) GiB\) on startup"),
 )
 MEMORY_PATTERNS = frozenset(pattern.pattern for pattern in _MEMORY)
@@ -123,7 +127,7 @@ _NEEDED = (
 )
 """The size in MB that a message asks for: moe_distribute_dispatch tiling of the operator library."""
 
-_MEMORY_WORDS = ("total capacity", "Free memory on device")
+_MEMORY_WORDS = ("total capacity", "B total; ", "Free memory on device")
 _BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 

@@ -228,8 +228,10 @@ class _Page:
         if document["codes"]:
             self.add_blank()
             self._title("codes")
-            for code in document["codes"]:
+            for number, code in enumerate(document["codes"]):
                 self._code_seen(code)
+                if number < _QUOTED and not (pitfalls or answer or document["messages"]):
+                    self._quote("", code["first"]["text"])  # nothing else shows what the program said
         if pitfalls and not answer:
             self.add_blank()
             self._console.print(f"Details: npudoctor explain {pitfalls[0]['id']}", soft_wrap=True)

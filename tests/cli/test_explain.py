@@ -123,6 +123,12 @@ def test_a_log_from_a_pipe() -> None:
     assert "P004" in done.stdout.splitlines()[0]
 
 
+def test_a_code_that_says_little_comes_with_its_line(npudoctor: Command, tmp_path: Path) -> None:
+    said = "[812] [server] [ERROR] [MIE04E02070A] the certificate of the service is missing"
+    (tmp_path / "out").write_text(f"{said}\n", encoding="utf-8")
+    assert said in " ".join(npudoctor("explain", "--log", str(tmp_path / "out")).out.split())
+
+
 def test_a_known_message_without_a_pitfall_is_a_diagnosis(npudoctor: Command, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("Device ID is out of the valid range.\nCmd execute failed!\n", encoding="utf-8")
     ran = npudoctor("explain", "--log", str(tmp_path / "out"))

@@ -241,6 +241,12 @@ def test_what_a_ci_system_does_after_the_job_is_no_cause() -> None:
     assert named(found) == [] and found.answer is None
 
 
+def test_a_library_that_interrupts_its_own_process_is_not_stopped_from_outside() -> None:
+    openblas = "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: Resource temporarily unavailable"
+    found = diagnosed("  from . import multiarray", "KeyboardInterrupt", openblas)
+    assert named(found)[0] == "P094" and kind(found) is not AnswerKind.STOPPED
+
+
 def test_an_engine_that_is_ended_by_its_parent_is_not_stopped_from_outside() -> None:
     assert not [*endings.stops_in("KeyboardInterrupt: MQLLMEngine terminated")]
     assert not [*endings.stops_in("Sending process 4242 closing signal SIGTERM")]

@@ -109,6 +109,10 @@ def oom(wanted: float, total: float, allocated: float, free: float, reserved: fl
         "which 3.20 GiB is free. Of the allocated memory 53.00 GiB is allocated by PyTorch, and 2.50 GiB is "
         "reserved by "
         "PyTorch but unallocated.",
+        "NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 43.24 GiB total capacity; 40.39 GiB already allocated; "
+        "...; 764.23 MiB free ...)",
+        "NPU out of memory. Tried to allocate 1.40 GiB\n"
+        "    (60.97 GiB total; 57.00 GiB already allocated; 1.02 GiB free)",
     ],
 )
 def test_a_job_that_is_too_large_blames_no_process_and_no_node(line: str) -> None:
