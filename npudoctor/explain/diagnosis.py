@@ -318,7 +318,7 @@ def _is_notice(one: Sighting) -> bool:
 def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
     """Whether a failure may be the cause of others."""
     if one.found.kind is Kind.EXCEPTION:
-        return one in unexplained
+        return any(one is other for other in unexplained)
     return one.found.kind is Kind.MEMORY or any(not pitfall.consequence for pitfall in _named_by(one))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import date
+from functools import lru_cache
 
 from npudoctor.privacy.credentials import mask
 from npudoctor.records import record
@@ -193,6 +194,7 @@ class Moment:
         return f"{date if self.year is None else f'{self.year}-{date}'} {clock.removesuffix('.000')}"
 
 
+@lru_cache(maxsize=512)
 def source_of(line: str) -> Source:
     """The source of a line."""
     node, line = _unwrap(line)

@@ -90,6 +90,7 @@ class Scanner:
         self._vain: Counter[bytes] = Counter()
         self._worn: set[bytes] = set()
         self._seen: set[tuple[Kind, str, str, Source, int, bool, bool, bool, int]] = set()
+        self._faults_of_packages: set[str] = set()
         self._commands = Commands()
         self._progress_at: int | None = None
         self._lines = self._offset = self._varied = 0
@@ -268,8 +269,7 @@ class Scanner:
         gravity = min(gravity_of(line), REPLACED if is_replaced(lines, number) else 1.0)
         attempt = is_attempt(line, lines, number)
         raised = next((one for one in found if one.kind is Kind.EXCEPTION), None)
-        within = (signs.is_call_within_a_package, signs.is_call_within_vllm)
-        if raised and any(is_within(line, lines_above(lines, number), source) for is_within in within):
+        if raised and self._is_fault_of_a_package(raised.what, line, lines, number, source):
             found = [one for one in found if one.what != MIXED_RELEASES]
         elif raised and signs.is_call_between_packages(line, lines_above(lines, number), source):
             found = [*found, Found(Kind.SYMPTOM, MIXED_RELEASES, signs.CALL_BETWEEN_PACKAGES, raised.start)]
@@ -323,6 +323,13 @@ class Scanner:
                 )
             )
         return True
+
+    def _is_fault_of_a_package(self, raised: str, line: str, lines: list[bytes], number: int, source: Source) -> bool:
+        """Whether a package refuses its own call: by the frames above, or by those where this was raised before."""
+        within = (signs.is_call_within_a_package, signs.is_call_within_vllm)
+        if any(is_within(line, lines_above(lines, number), source) for is_within in within):
+            self._faults_of_packages.add(raised)
+        return raised in self._faults_of_packages
 
 
 def _start_of(lines: list[bytes], number: int) -> int:

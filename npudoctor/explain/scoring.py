@@ -60,7 +60,15 @@ class Suspect:
 
 def suspects(sightings: Sequence[Sighting], times: Times) -> tuple[Suspect, ...]:
     """The known issues supported by the sightings, most likely first."""
-    found = [suspect for pitfall in knowledge.pitfalls().rows if (suspect := _suspect(pitfall, sightings))]
+    of_all = [one for one in sightings if one.found.kind in (Kind.CODE, Kind.MESSAGE)]
+    of_each: dict[str, list[Sighting]] = {}
+    for one in sightings:
+        of_each.setdefault(one.found.what, []).append(one)
+    found = [
+        suspect
+        for pitfall in knowledge.pitfalls().rows
+        if (suspect := _suspect(pitfall, [*of_each.get(pitfall.id, ()), *of_all]))
+    ]
     beginnings = {suspect.pitfall.id: _beginning(suspect, times) for suspect in found}
     scores = {suspect.pitfall.id: _in_context(suspect, found, beginnings) for suspect in found}
     _put_specific_first(found, scores)

@@ -38,7 +38,8 @@ _INSTALLED = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/usr/local/Ascend/|/\.?(?:conda|venv)/|/bin/(?:torchrun|accelerate)$"
 )
 _PACKAGE = re.compile(
-    r"/(?:(?:site|dist)-packages|(?:vllm|sgl)-workspace/[\w.-]{1,60}(?:/python)?)/(?P<name>[A-Za-z_]\w{0,60})[/.]"
+    r"/(?:(?:site|dist)-packages|(?:vllm|sgl)-workspace/[\w.-]{1,60}(?:/python)?|vllm(?:-ascend)?(?=/vllm(?:_ascend)?/))"
+    r"/(?P<name>[A-Za-z_]\w{0,60})[/.]"
 )
 _BELOW = re.compile(
     r"/(?:site|dist)-packages/(?:torch|functorch|mindspore/(?:nn/cell|common|ops)|mmengine/registry|hydra|fire|click|typer|jsonargparse|absl|wrapt"
@@ -62,6 +63,7 @@ _FAILED_IMPORT = re.compile(r"(?:AttributeError|TypeError): (?!.{0,40}partially 
 _OWN_CALL = (
     re.compile(r"No module named '(?P<package>[A-Za-z]\w{0,60})\."),
     re.compile(r"TypeError: (?P<plugin>(?:Ascend|NPU)[A-Z]\w{0,60}\.|\w{0,60}_(?:ascend|npu)_\w{0,60}\()"),
+    re.compile(r"AttributeError: (?P<plugin>'(?:Ascend|NPU)[A-Z]\w{1,60}' object has no attribute)"),
 )
 """A module that a package misses of itself, and a function or class of vllm-ascend."""
 
@@ -195,9 +197,10 @@ def _frames(above: Iterable[str], source: Source) -> Iterator[re.Match[str]]:
     for number, line in enumerate(above):
         if number >= _TRACEBACK:
             break
-        if source.known and not source.shares(source_of(line)):
+        frame, begins = _FRAME.search(line), "Traceback (most recent call last)" in line
+        if not (frame or begins) or (source.known and not source.shares(source_of(line))):
             continue
-        if "Traceback (most recent call last)" in line:
+        if begins:
             break
-        if frame := _FRAME.search(line):
+        if frame:
             yield frame
