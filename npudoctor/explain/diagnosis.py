@@ -114,7 +114,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     reasons = [one for one in (limit, answers.refusal_in(seen)) if one]
     ranked = tuple(one for one in ranked if not any(_follows_from(one, reason) for reason in reasons))
     ends = [one for one in (limit, stop) if one]
-    sound = overcome.only_warn_after_progress(seen, files)
+    sound = overcome.only_warned(seen, files)
     warned = [one for one in ranked if _only_warns(one, unexplained, ends) or {e.file for e in one.evidence} <= sound]
     ranked = tuple(one for one in ranked if one not in warned)
     warned += [

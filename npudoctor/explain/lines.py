@@ -75,6 +75,9 @@ _LEVEL = re.compile(
     re.IGNORECASE,
 )
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.05, "t": 0.05}
+_EVENT = re.compile(r"\bWarning(?: {2,}|\t)[A-Z][A-Za-z]{3,40}(?: {2,}|\t)")
+"""An event of Kubernetes, whose most severe kind is a warning."""
+
 PROMPT = r"(?:\([\w.-]{1,40}\) )?(?:\$|(?:ba)?sh-\d\.\d[$#]|\[?[\w.-]{1,40}@[\w.-]{1,60}[: ][^\]$#\n]{0,80}\]?[$#])"
 """What a shell prints before a command."""
 
@@ -100,9 +103,11 @@ _IGNORED = re.compile(
     r"|\bFailed to import from vllm\._\w{1,8}C? with |\bFailed to apply (?:\w{1,20} ){0,3}patch"
     r"|\bld: warning: lib\S{1,60}, needed by |\bsimulated: |\bexpected by the test\b"
     r"|^\[nltk_data\] |\bconftest\.\w{1,3}\b|\bcmTC_[0-9a-f]{3,8}\b"
+    r"|\bDlsym(?:Ascend|Plugin)?\] Dynamically load symbol "
     r"|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "
 )
-"""What says that a line reports nothing that matters: also probes of configure, and services beside the job."""
+"""What says that a line reports nothing that matters: also probes of configure, symbols that MindSpore can do without,
+and services beside the job."""
 
 QUOTED = 0.05
 """The weight of words that report nothing."""
@@ -285,6 +290,8 @@ def gravity_of(line: str) -> float:
     if not found:
         return 1.0
     level = next(filter(None, found.groups())).lower()
+    if level == "warning" and _EVENT.search(line):
+        return 1.0
     return 0.8 if level == "event" else _GRAVE.get("e" if level == "exception" else level[0], 1.0)
 
 

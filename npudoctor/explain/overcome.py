@@ -8,10 +8,14 @@ from npudoctor import knowledge
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.sightings import FileRead, Sighting
+from npudoctor.explain.signs import Complaint
 
 _SHUTDOWN_LINES = 300
 """Lines after a stop in which what fails follows from it; later ones may be of another command in the same log."""
 
+
+_GOES_ON = 20
+"""Lines after the last warning from which a job is taken to have gone on."""
 
 _INTERRUPTS_ITSELF = "blas_thread_init: pthread_create"
 """What OpenBLAS prints before it raises SIGINT in its own process (driver/others/blas_server.c)."""
@@ -49,10 +53,22 @@ def _may_be_overcome(one: Sighting) -> bool:
     return one.found.kind in (Kind.EXCEPTION, Kind.MESSAGE, Kind.MEMORY, Kind.LIMIT)
 
 
-def only_warn_after_progress(seen: Sequence[Sighting], files: Sequence[FileRead]) -> set[int]:
-    """The files of jobs that made progress, and after it only warned: what is warned of stopped nothing."""
+def only_warned(seen: Sequence[Sighting], files: Sequence[FileRead]) -> set[int]:
+    """The files of jobs that only warned, and went on: they made progress, or printed many lines after it.
+
+    What they warn of stopped nothing. Of a file that complains in words of no known issue this is not known.
+    """
     failed = {one.file for one in seen if one.gravity == 1.0 and not one.advice and one.found.kind is not Kind.ENDING}
-    return {number for number, file in enumerate(files) if file.went_on_at and number not in failed}
+    last = {one.file: one.line for one in sorted(seen, key=lambda one: one.line)}
+    return {
+        number
+        for number, file in enumerate(files)
+        if number not in failed
+        and (
+            file.went_on_at
+            or (file.complains < Complaint.ERROR and file.lines - last.get(number, file.lines) >= _GOES_ON)
+        )
+    }
 
 
 def _stops_in(seen: Sequence[Sighting]) -> list[Sighting]:

@@ -205,6 +205,32 @@ def test_warnings_after_progress_stopped_nothing_and_an_error_makes_them_count()
     assert named(diagnosed("step", PROGRESS[0], warned, FAULT)) != []
 
 
+WARNED = (
+    "[WARNING] ME(1:2,MainProcess) MindSpore version 2.4.10 and Ascend AI software package version 7.5 does not match"
+)
+
+
+def test_warnings_before_many_lines_without_a_failure_stopped_nothing() -> None:
+    assert named(diagnosed(WARNED)) == named(diagnosed(WARNED, "some", "lines")) == ["P109"]
+    found = diagnosed(WARNED, *[f"answer {number}" for number in range(25)])
+    assert named(found) == [] and [one.pitfall.id for one in found.notices] == ["P109"]
+    for failed in ("ERROR: the job did not come to an end", "subprocess.CalledProcessError: Command died"):
+        assert named(diagnosed(WARNED, *["an answer"] * 25, failed)) == ["P109"], failed
+
+
+def test_an_event_of_kubernetes_is_no_mere_warning() -> None:
+    event = "  Warning  FailedScheduling  12s  scheduler  0/1 nodes are available: 1 Insufficient huawei.com/Ascend910."
+    assert named(diagnosed(event, *["  Normal  Pulled  12s  kubelet  Image is present"] * 25)) == ["P121"]
+
+
+def test_symbols_that_mindspore_can_do_without_are_no_cause() -> None:
+    line = (
+        "[WARNING] DEVICE(1,2,python):2026-01-01 [mindspore/ccsrc/utils/dlopen_macro.h:165] DlsymAscend] Dynamically "
+        "load symbol aclrtX failed, result = /usr/local/Ascend/lib64/libascendcl.so: undefined symbol: aclrtX"
+    )
+    assert named(diagnosed(line, FAULT)) == named(diagnosed(FAULT))
+
+
 def test_progress_of_another_file_says_nothing() -> None:
     scanner = Scanner(SOUGHT)
     scanner.read("rank0.log", [(PROGRESS[0] + "\n").encode()])

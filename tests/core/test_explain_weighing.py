@@ -488,7 +488,7 @@ def test_an_issue_that_is_only_warned_of_explains_no_later_exception_of_the_prog
     found = diagnosed(warned, *["step"] * 30, *trace)
     assert named(found) == [] and [one.pitfall.id for one in found.notices] == ["P102"]
     assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
-    assert named(diagnosed(warned, *["step"] * 30)) == ["P102"]
+    assert named(diagnosed(warned, *["step"] * 10)) == ["P102"]
     assert named(diagnosed(warned.replace("WARNING", "ERROR"), *["step"] * 30, *trace)) == ["P102"]
 
 
