@@ -14,7 +14,17 @@ from itertools import accumulate, islice, pairwise
 from npudoctor import knowledge
 from npudoctor.explain import endings, signs
 from npudoctor.explain.commands import Commands
-from npudoctor.explain.lines import QUOTED, REPLACED, Moment, Source, advice_begins, gravity_of, moment_of, source_of
+from npudoctor.explain.lines import (
+    QUOTED,
+    REPLACED,
+    Moment,
+    Source,
+    advice_begins,
+    gravity_of,
+    message_of,
+    moment_of,
+    source_of,
+)
 from npudoctor.explain.neighbours import (
     as_text,
     fits,
@@ -303,6 +313,7 @@ class Scanner:
         place = signs.place_of(lines_above(lines, number), source) if raised in new else None
         shown = mask(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
+            quoted = _around(shown, one.start if shown == line else len(mask(line[: one.start])))
             self.sightings.append(
                 Sighting(
                     found=one,
@@ -310,7 +321,7 @@ class Scanner:
                     line=self._lines + data.count(b"\n", 0, at) + 1,
                     offset=self._offset + at,
                     text=_around(line, one.start),
-                    quoted=_around(shown, one.start if shown == line else len(mask(line[: one.start]))),
+                    quoted=message_of(quoted) if self._in_json else quoted,
                     source=source,
                     moment=moment,
                     moment_near=own is None and moment is not None,

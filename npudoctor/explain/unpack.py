@@ -114,7 +114,7 @@ def _container_line(line: bytes) -> bytes:
     try:
         row = json.loads(line)
         text, stream, time = row["log"], row.get("stream", "stdout"), row.get("time", "")
-        return f"{time:30} {stream} F {text}".encode("utf-8", "replace").replace(b"\n", b"") if time else text.encode()
+        return f"{time} {stream} F {text}".encode("utf-8", "replace").replace(b"\n", b"") if time else text.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line
 

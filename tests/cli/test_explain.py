@@ -1,6 +1,7 @@
 """`npudoctor explain` as a person runs it."""
 
 import bz2
+import json
 import os
 import pty
 import select
@@ -121,6 +122,16 @@ def test_a_log_from_a_pipe() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "P004" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("time", ["2026-01-01T00:00:05.1Z", "2026-01-01T00:00:05.123456789Z"])
+def test_a_line_of_docker_is_quoted_as_the_program_printed_it(npudoctor: Command, tmp_path: Path, time: str) -> None:
+    said = "ImportError: libascend_hal.so: cannot open shared object file"
+    line = json.dumps({"log": f"{said}\n", "stream": "stderr", "time": time}, separators=(",", ":"))
+    (tmp_path / "c-json.log").write_text(f"{line}\n", encoding="utf-8")
+    document = npudoctor("explain", "--json", "--log", str(tmp_path / "c-json.log")).json
+    assert document["pitfalls"][0]["evidence"][0]["text"] == said
+    assert document["in_container"]
 
 
 def test_a_code_that_says_little_comes_with_its_line(npudoctor: Command, tmp_path: Path) -> None:
