@@ -110,9 +110,7 @@ def _not_installed(cann: Cann, paired: TorchNpuRelease | None, chip: str | None)
     hint = None
     if paired is not None:
         releases = paired.cann[:1] or paired.cann_guess
-        newer = not paired.cann and paired.cann_guess_or_newer
-        sentence = messages.INSTALL_RELEASE_OR_NEWER if newer else messages.INSTALL_RELEASE
-        hint = sentence.text(releases=releases)
+        hint = messages.INSTALL_RELEASE.text(releases=releases)
     exact = len(releases) == 1 and "X" not in releases[0]
     version = releases[0] if exact else "<version>"
     usual = ", ".join(place for place in cann.looked_in if place.endswith("/Ascend"))

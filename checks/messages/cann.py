@@ -25,11 +25,6 @@ INSTALL_RELEASE = Sentence(
     "command from a folder, with preview and undo, or by the others. If CANN is in an unusual directory, source its "
     "set_env.sh and check again."
 )
-INSTALL_RELEASE_OR_NEWER = Sentence(
-    "Install toolkit and operator package of CANN {releases} or newer, which matches the installed torch_npu: by the "
-    "first command from a folder, with preview and undo, or by the others. If CANN is in an unusual directory, source "
-    "its set_env.sh and check again."
-)
 NO_CANN_THERE = Sentence("{path} (no CANN installation)")
 UNREADABLE = Sentence("not readable for this user")
 HALF_REMOVED = Message(

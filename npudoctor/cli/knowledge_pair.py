@@ -129,7 +129,7 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "torch": release.torch,
         "cann": list(release.cann),
         "cann_also": _newest_first({*release.cann_seen, *(window.cann_ok if window else ())} - {*release.cann}),
-        "cann_expected": [guess + (" or newer" if release.cann_guess_or_newer else "") for guess in release.cann_guess],
+        "cann_expected": list(release.cann_guess),
         "fit": table.judge(release, args.cann).value if args.cann else None,
         "python": list(release.pythons) or ([" to ".join(release.python_range)] if release.python_range else []),
         "driver": list(hdk.paired) if hdk else [],

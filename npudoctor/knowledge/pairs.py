@@ -59,8 +59,8 @@ class TorchNpuRelease:
     """One torch_npu wheel.
 
     `torch` is the base version that it needs. `cann` holds the published pairs, empty where none is known, with
-    `cann_range` where the table names a range; `cann_seen` what was seen in use; `cann_guess` what is expected
-    (`cann_guess_or_newer`: or anything newer). `pythons` are those with wheels (empty: not known), `python_range` the
+    `cann_range` where the table names a range; `cann_seen` what was seen in use; `cann_guess` what is expected.
+    `pythons` are those with wheels (empty: not known), `python_range` the
     oldest and newest that the project names. `requires_*` is the wheel's own Requires-Dist: None not known, empty none.
     `lifecycle` is planned, development, maintenance or eol. `platforms` are wheel tags.
     """
@@ -74,7 +74,6 @@ class TorchNpuRelease:
     cann_range: str | None = None
     cann_seen: tuple[str, ...] = ()
     cann_guess: tuple[str, ...] = ()
-    cann_guess_or_newer: bool = False
     pta_release: str | None = None
     branch: str | None = None
     pythons: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ class Compatibility:
             return Fit.SEEN
         if window and any(covers(entry, cann) or covers_later_candidate(entry, cann) for entry in window.cann_ok):
             return Fit.COMPATIBLE
-        if any(covers(entry, cann) for entry in release.cann_guess) or _is_newer_guess(release, cann):
+        if any(covers(entry, cann) for entry in release.cann_guess):
             return Fit.EXPECTED
         if not (pairs or window) or not self.knows_cann(cann):
             return Fit.UNKNOWN
@@ -137,11 +137,6 @@ class Compatibility:
         entries = [entry for release in self.releases for entry in (*release.cann, *release.cann_seen)]
         entries += [support.cann for support in self.hdk_support]
         return frozenset(filter(None, map(train, entries)))
-
-
-def _is_newer_guess(release: TorchNpuRelease, cann: str) -> bool:
-    here, guesses = train(cann), list(filter(None, map(train, release.cann_guess)))
-    return bool(release.cann_guess_or_newer and here and here > max(guesses))
 
 
 def load() -> Compatibility:
