@@ -6,7 +6,6 @@ a to f. A shape is searched when it is new; lines of shapes without a match then
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate, islice, pairwise
@@ -39,7 +38,7 @@ from npudoctor.explain.neighbours import (
 )
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.sightings import FileRead, Sighting
-from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, without_json
+from npudoctor.explain.unpack import DOCKER, Pieces, is_docker_json, why_unreadable, without_json
 from npudoctor.privacy.credentials import mask
 from npudoctor.records import replace
 
@@ -55,6 +54,9 @@ _IN_VAIN = 7
 
 _WORN = 3000
 """After so many searches without a new match, a word alone no longer triggers a search."""
+
+_LAST = 64 << 10
+"""Bytes at the end of a file, in which no word is worn."""
 
 _KNOWN_SHAPES = 30_000
 _KEPT = 4000
@@ -81,9 +83,6 @@ _STAMPED = 60
 
 _SESSION = 4 << 20
 """Bytes at the beginning of a log in which the commands of a terminal session are searched."""
-
-_ZEROS = re.compile(rb"\0{16,}")
-_MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
 class Scanner:
@@ -113,7 +112,7 @@ class Scanner:
         self._in_json = False
         self._progress_at = None
         self._commands = Commands()
-        tail = b""
+        tail = whole = b""
         unfinished = 0
         first = True
         foreign = in_container = False
@@ -122,7 +121,7 @@ class Scanner:
         end = b""
         pieces = Pieces(blocks, self._progress)
         for block in pieces:
-            if first and (problem := _why_unreadable(block)):
+            if first and (problem := why_unreadable(block)):
                 return self._end_of_file(FileRead(name, len(block), 0, problem=problem))
             foreign = foreign or (first and _is_foreign(block))
             if first:
@@ -137,12 +136,15 @@ class Scanner:
             elif len(data) > BLOCK:
                 cut = len(data) if unfinished < _LONGEST_LOOK else 0
                 unfinished += len(data)
-            self._look(data[:cut])
+            self._look(whole)
+            whole = data[:cut]
             if len(data) - cut > BLOCK and unfinished:  # the middle of a line beyond the limit
+                self._look(whole)
+                whole = b""
                 cut = len(data) - _KEPT_OF_END
                 self._offset += cut
             tail = data[cut:]
-        self._look(tail)
+        self._look_at_end(whole + tail)
         ended = _stamp(reversed(_strip_docker(end).split(b"\n")))
         problem = "empty" if first else None
         lines = self._lines + (not end.endswith(b"\n") and bool(end))
@@ -153,6 +155,15 @@ class Scanner:
         return self._end_of_file(
             replace(read, went_on_at=far, good_ending=ending, run_again=self._commands.run_again(self._offset))
         )
+
+    def _look_at_end(self, data: bytes) -> None:
+        """Search the rest of a file, its last lines for all words: what ended the job may have none but worn ones."""
+        cut = data.rfind(b"\n", 0, max(len(data) - _LAST, 0)) + 1
+        self._look(data[:cut])
+        worn, vain = self._worn, self._vain
+        self._worn, self._vain = set(), Counter()
+        self._look(data[cut:])
+        self._worn, self._vain = worn, vain
 
     def _end_of_file(self, read: FileRead) -> FileRead:
         self.files.append(read)
@@ -184,6 +195,8 @@ class Scanner:
 
     def _look(self, raw: bytes) -> None:
         """Search whole lines."""
+        if not raw:
+            return
         if self._offset == 0:
             self._in_json = is_docker_json(raw)
         data = without_json(raw) if self._in_json else raw
@@ -357,16 +370,6 @@ def _stamp(lines: Iterable[bytes]) -> Moment | None:
 def _strip_docker(data: bytes) -> bytes:
     """Some lines of a log without the objects of Docker's logs."""
     return without_json(data) if DOCKER in data else data
-
-
-def _why_unreadable(block: bytes) -> str | None:
-    kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
-    if kind:
-        return f"compressed ({kind})"
-    if b"\0" not in block[:8192]:
-        return None
-    text = _ZEROS.sub(b"", block)  # a log that was cut to nothing while its writer went on begins with a run of them
-    return "binary" if not text or b"\0" in text[:8192] else None
 
 
 def _is_foreign(block: bytes) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -27,7 +28,8 @@ RATIO = 300
 FREE_BYTES = 256 << 20
 """Bytes that any file may unpack to."""
 
-
+_ZEROS = re.compile(rb"\0{16,}")
+_MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 DOCKER = b'{"log":"'
 """How each line of a log of Docker's json-file driver begins: {"log":"text\\n","stream":"stderr","time":"…Z"}."""
 
@@ -96,6 +98,17 @@ def _inflate(blocks: Iterator[bytes]) -> Iterator[bytes]:
                 raise Stopped(f"a gzip file that unpacks to more than {RATIO} times its size")
     if not whole:
         raise Stopped("a gzip file that ends early")
+
+
+def why_unreadable(block: bytes) -> str | None:
+    """Why the beginning of a file shows that it is no text that can be read; None for a text."""
+    kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
+    if kind:
+        return f"compressed ({kind})"
+    if b"\0" not in block[:8192]:
+        return None
+    text = _ZEROS.sub(b"", block)  # a log that was cut to nothing while its writer went on begins with a run of them
+    return "binary" if not text or b"\0" in text[:8192] else None
 
 
 def is_docker_json(block: bytes) -> bool:

@@ -125,6 +125,19 @@ def test_a_flood_of_errors_that_differ_in_words_stays_bounded_and_hides_nothing_
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("ending", ["RuntimeError: it came to an end", "my.module.OddError: bad thing"])
+def test_a_flood_of_lines_with_the_same_word_hides_no_exception_at_the_end(ending: str) -> None:
+    def flood() -> Iterator[bytes]:
+        for number in range(8000):
+            word = f"{number * 7919:x}".translate(TO_LETTERS).encode()
+            yield b"INFO request %s: Error: %s was refused\n" % (word, word[::-1])
+        yield b'Traceback (most recent call last):\n  File "/path/to/train.py", line 3, in main\n%s\n' % ending.encode()
+
+    scanner = scanned(flood())
+    assert [one.text for one in scanner.sightings if one.found.kind is Kind.EXCEPTION][-1:] == [ending]
+
+
+@pytest.mark.thorough
 def test_a_flood_of_ranks_stays_bounded() -> None:
     scanner = scanned(
         b"".join(b"[rank%d]: ValueError: %s\n" % (number, b"wxyz"[: number % 5]) for number in range(9000))
