@@ -20,7 +20,7 @@ _LAST = 15
 _WELL = re.compile(
     r"\b(?:exit(?:ed|ing)?|return(?:ed)?|finished|completed|ended)\b(?: \w{1,12}){0,2}[ _](?:code|status)"
     r"\s?[:=(]?\s?0\b"
-    r"|\b(?:exit|return)_?(?:code|status)[\"']?\s?[:=]\s?0\b|\brc\s?=\s?0\b|\bcode=exited, status=0/SUCCESS"
+    r"|\b(?:exit|return)_?(?:code|status)[\"']?\s?[:=]\s?0\b|\brc\s?=\s?0\b|(?<!\()\bcode=exited, status=0/SUCCESS"
     r"|\btrain_runtime\b|\*{5} (?:train|eval|predict) metrics \*{5}"
     r"|\b[Ss]uccessfully (?:installed|built|tagged|uninstalled|created|converted|exported|saved|deployed"
     r"|completed|finished|compiled|upgraded|pushed|verified)\b"

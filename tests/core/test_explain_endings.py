@@ -223,6 +223,12 @@ def test_an_event_of_kubernetes_is_no_mere_warning() -> None:
     assert named(diagnosed(event, *["  Normal  Pulled  12s  kubelet  Image is present"] * 25)) == ["P121"]
 
 
+def test_the_status_of_a_service_is_no_good_end() -> None:
+    shown = ("$ systemctl status munge", "   Active: active (running)", "  Process: 415 ExecStart=/usr/sbin/munged")
+    assert named(diagnosed(FAULT, *shown[:2], f"{shown[2]} (code=exited, status=0/SUCCESS)", " Main PID: 415 (munged)"))
+    assert named(diagnosed(FAULT, "systemd[1]: job.service: Main process exited, code=exited, status=0/SUCCESS")) == []
+
+
 def test_symbols_that_mindspore_can_do_without_are_no_cause() -> None:
     line = (
         "[WARNING] DEVICE(1,2,python):2026-01-01 [mindspore/ccsrc/utils/dlopen_macro.h:165] DlsymAscend] Dynamically "
