@@ -13,11 +13,13 @@ from npudoctor.facts.python.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.records import record
-from npudoctor.sdk import FixOffer, ParseError
+from npudoctor.sdk import FixOffer, NotApplicable, Options, ParseError
 
 from .messages import python as messages
 
 _CUDA = r"(?i)cu\d|cuda"
+_WITHOUT_TORCH = {"mindspore": "MindSpore", "paddle-custom-npu": "PaddlePaddle", "onnxruntime-cann": "ONNX Runtime"}
+"""Packages that use NPUs through CANN itself."""
 
 
 @record(frozen=True, kw_only=True)
@@ -144,3 +146,12 @@ def cuda_build(python: PythonEnvironment, imported: TorchImport | None = None) -
     wanted = [name for name in python.distributions if name.startswith(("nvidia-cuda", "nvidia-cublas"))]
     asked = [name for name in wanted if any(line.lower().startswith(name) for line in torch.requires)]
     return ("packages that torch requires", ", ".join(asked)) if asked else None
+
+
+def refuse_without_torch(python: PythonEnvironment, options: Options) -> None:
+    """Raise NotApplicable where a framework of its own uses the NPUs, and nothing that is built on torch_npu."""
+    own = next((title for package, title in _WITHOUT_TORCH.items() if package in python.distributions), None)
+    named = {one.package for one in knowledge.stacks().frameworks if one.name in options.frameworks}
+    on_torch = {one.package for one in knowledge.stacks().frameworks} - _WITHOUT_TORCH.keys()
+    if own is not None and python.torch_npu is None and on_torch.isdisjoint(python.distributions.keys() | named):
+        raise NotApplicable(messages.NO_TORCH_REQUIRED.text(framework=own))

@@ -19,7 +19,7 @@ from npudoctor.facts.python.torch_abi import TorchAbi
 from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import CannVersion
 from npudoctor.knowledge.pairs import HdkSupport
-from npudoctor.sdk import Evidence, Finding, NotApplicable, Options, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, NotApplicable, Options, Severity, Unavailable, check
 
 from ._packages import explain_command, upgrade_commands
 from .messages import cann as messages
@@ -114,13 +114,14 @@ def nnal_matches(
     symbols that begin with _ZN3atb. Checked only where a package, a variable or the framework of --for requires ATB.
     """
     named = environment.non_empty(ATB_HOME) if environment is not None else None
-    packages = {knowledge.stacks().framework(name).package for name in options.frameworks}
-    packages |= python.distributions.keys() if python is not None else set()
+    asked = {knowledge.stacks().framework(name).package for name in options.frameworks}
+    packages = asked | (python.distributions.keys() if python is not None else set())
     needing = [name for name in NEEDING_ATB if name in packages]
     if named is None and not needing:
         raise NotApplicable(messages.NNAL_NOT_REQUIRED.text())
     if nnal is None:
-        yield _missing_finding(cann, named, needing)
+        severity = Severity.WARNING if asked.isdisjoint(needing) else Severity.ERROR
+        yield _missing_finding(cann, named, needing, severity)
         return
     if named is None:
         yield _not_loaded(nnal, needing)
@@ -140,13 +141,16 @@ def nnal_matches(
         )
 
 
-def _missing_finding(cann: Cann, named: str | None, needing: list[str]) -> Finding:
+def _missing_finding(cann: Cann, named: str | None, needing: list[str], severity: Severity) -> Finding:
+    """NNAL is missing: an error where the node is judged for a framework that requires it."""
     version = cann.chosen.stated if cann.chosen is not None and cann.chosen.stated else "<version>"
     commands = (explain_command(f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install"), f"source {SET_ENV}")
     evidence = (Evidence(source=ATB_HOME, expected=messages.ATB_DIRECTORY.text(), actual=named or "not set"),)
     if named is not None:
-        return messages.NNAL_PATH_INVALID.finding(variable=ATB_HOME, path=named, commands=commands, evidence=evidence)
-    return messages.NNAL_MISSING.finding(package=needing[0], commands=commands, evidence=evidence)
+        return messages.NNAL_PATH_INVALID.finding(
+            variable=ATB_HOME, path=named, severity=severity, commands=commands, evidence=evidence
+        )
+    return messages.NNAL_MISSING.finding(package=needing[0], severity=severity, commands=commands, evidence=evidence)
 
 
 def _not_loaded(nnal: Nnal, needing: list[str]) -> Finding:

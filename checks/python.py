@@ -29,6 +29,7 @@ from ._pairing import (
     matching_release,
     new_environment,
     offer,
+    refuse_without_torch,
     smallest_change,
     torch_needed,
 )
@@ -114,6 +115,7 @@ def torch_is_installed_for_the_cpu(
     torch_npu extends the CPU build. A CUDA build does not run in one process with it if a GPU is found, and installs
     gigabytes of libraries that this node cannot use.
     """
+    refuse_without_torch(python, options)
     torch = python.torch
     if torch is None:
         change = pair_wanted(options, python, cann, driver) or smallest_change(python, _cann(cann))
@@ -156,6 +158,7 @@ def torch_npu_is_installed(
 
     It is the package that adds the NPU to torch.
     """
+    refuse_without_torch(python, options)
     if python.torch_npu is None:
         if python.torch is None:
             raise Unavailable(messages.NEITHER_INSTALLED.text(), blocked_by="python.torch")

@@ -87,7 +87,9 @@ def test_the_pair_that_python_cann_pairing_proposes_is_that_of_the_installed_fra
 def test_nnal_is_asked_for_by_the_framework_that_is_to_be_installed(tmp_path: Path) -> None:
     assert told(NODE, tmp_path, "cann.nnal")["cann.nnal"].status is Status.SKIPPED
     [finding] = told(NODE, tmp_path, "cann.nnal", frameworks=("vllm-ascend",))["cann.nnal"].findings
-    assert "vllm-ascend" in finding.summary
+    assert "vllm-ascend" in finding.summary and finding.severity is Severity.ERROR
+    [finding] = told(NODE + packages(vllm_ascend="0.11.0"), tmp_path, "cann.nnal")["cann.nnal"].findings
+    assert finding.severity is Severity.WARNING
     assert told(NODE, tmp_path, "cann.nnal", frameworks=("mindspore",))["cann.nnal"].status is Status.SKIPPED
 
 
@@ -257,6 +259,26 @@ def test_where_only_cann_is_missed_the_change_that_keeps_the_framework_is_named_
     assert finding.hint is not None
     assert finding.hint.startswith("Smallest change: install vLLM Ascend 0.11.0rc1, ")
     assert finding.hint.endswith(" Or keep vLLM Ascend 0.13.0, and install CANN 8.5.0.")
+
+
+MINDSPORE = "product = 'atlas-800t-a2-910b3'\ncann = { version = '8.2.RC1' }\ndriver = { version = '25.2.0' }\n"
+
+
+@pytest.mark.parametrize(
+    ("versions", "torch", "expected"),
+    [
+        ({"mindspore": "2.7.0"}, "", {}),
+        ({"mindspore": "2.7.0"}, "2.6.0", {}),
+        ({}, "", {"python.torch": Status.ERROR}),
+        ({"mindspore": "2.7.0", "ms_swift": "3.9.0"}, "", {"python.torch": Status.ERROR}),
+    ],
+)
+def test_a_framework_of_its_own_requires_no_torch(
+    versions: dict[str, str], torch: str, expected: dict[str, Status], tmp_path: Path
+) -> None:
+    results = told(MINDSPORE + python_with(versions, torch=torch, torch_npu=""), tmp_path, "python")
+    wrong = {name: one.status for name, one in results.items() if name.startswith("python.") and one.findings}
+    assert {name: status for name, status in wrong.items() if status is Status.ERROR} == expected
 
 
 def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
