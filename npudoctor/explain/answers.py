@@ -106,7 +106,8 @@ class Answer:
 def of_limit(limit: Sighting) -> Answer:
     """The answer "not the environment" for a limit of a program, a framework or a compiler."""
     title = f"Not the environment: {limit.found.what}"
-    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.quoted, (limits.step_for(limit.found.what),), limit)
+    steps = (*filter(None, [_place(limit)]), limits.step_for(limit.found.what))
+    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.quoted, steps, limit)
 
 
 def of_memory(memories: Sequence[Memory]) -> Answer | None:

@@ -110,7 +110,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
-    limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
+    limits = (one for one in seen if one.found.kind is Kind.LIMIT and not one.advice)
+    limit = min(limits, key=lambda one: one.gravity < 1.0, default=None)
     reasons = [one for one in (limit, answers.refusal_in(seen)) if one]
     ranked = tuple(one for one in ranked if not any(_follows_from(one, reason) for reason in reasons))
     ends = [one for one in (limit, stop) if one]
@@ -158,7 +159,8 @@ def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[S
         own = any(one.source == source and one.found.kind is not Kind.HINT for one in suspect.evidence)
         return not own or suspect.pitfall.consequence or not is_error(suspect)
 
-    if not any(one.weight >= STRONG and not later(one) for one in ranked):
+    enough = STRONG if ranked and not ranked[0].pitfall.consequence else 0.0  # a consequence is no cause of the first
+    if not any(one.weight >= enough and not later(one) for one in ranked):
         return tuple(ranked)
     named = {one.pitfall.id for one in ranked if not later(one)}
     return tuple(sorted(ranked, key=lambda one: named.isdisjoint((one.pitfall.id, *one.pitfall.refines))))
@@ -395,6 +397,3 @@ def _telling(group: Sequence[Sighting], first: Sighting, times: Times) -> Sighti
         filter(together, group),
         key=lambda one: (one.found.kind is not Kind.SYMPTOM, is_generic(one), _place(one)),
     )
-
-
-__all__ = ["STRONG", "CodeSeen", "Diagnosis", "FirstFailure", "Suspect", "diagnose"]

@@ -24,6 +24,10 @@ _EXCEPTION = re.compile(
 _IN_CHINESE = re.compile(
     r"[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef]\s?(?P<name>[A-Z]\w{0,80}(?:Error|Exception)): (?P<said>.*)"
 )
+_CRASH = re.compile(
+    r"\b(?P<name>Fatal Python error: (?:Segmentation fault|Bus error)"
+    r"|(?:Segmentation fault|Bus error)(?= \(core dumped\)))"
+)
 _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
 )
@@ -32,6 +36,10 @@ _POINTS_ELSEWHERE = re.compile(
     r"|in a background process|check the stack trace above"
 )
 """The text of an exception that only says that another one, printed before it, is the cause."""
+
+
+CRASH_WORDS = ("core dumped", "Fatal Python error: ")
+"""Words of which every line has one that reports a crash, for the prefilter."""
 
 
 @record(frozen=True)
@@ -44,7 +52,9 @@ class Raised:
 
 
 def exception_in(line: str) -> Raised | None:
-    """The exception that a line reports; None for one that only wraps another or points to it."""
+    """The exception or crash that a line reports; None for one that only wraps another or points to it."""
+    if crash := _CRASH.search(line) if any(word in line for word in CRASH_WORDS) else None:
+        return Raised(crash["name"], crash["name"], crash.start())
     if not ("rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError")):
         return None
     found = _find(line, len(line) - len(message_of(line)))

@@ -61,6 +61,13 @@ _LIMITS = (
         "the program mixes tensors of the NPU and of the CPU",
     ),
     (
+        re.compile(
+            r"Repo id must be in the form .{0,80}: \\?'/|Invalid repository ID or local directory specified: \\?'/"
+            r"|Incorrect path_or_model_id: \\?'/"
+        ),
+        "the folder of the model does not exist where the program looks for it",
+    ),
+    (
         re.compile(r"Torch not compiled with CUDA enabled"),
         "the program asks torch for CUDA, or transformers is newer than this torch allows for an NPU",
     ),
@@ -146,6 +153,16 @@ _LIMITS = (
 """Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
 
 _STEPS = {
+    "the folder of the model does not exist where the program looks for it": (
+        "Correct the path; in a container, mount the folder there (docker run -v)."
+    ),
+    "the program asks torch for CUDA, or transformers is newer than this torch allows for an NPU": (
+        "Ask torch for the device npu and import torch_npu first, or import torch_npu.contrib.transfer_to_npu, which "
+        "puts the NPU in place of CUDA."
+    ),
+    "the command refuses an argument: a misspelled one, or one of another release": (
+        "Compare the command with the --help of the installed release."
+    ),
     "the Dockerfile copies a file that is not in the build context": (
         "Compare the path with the build context, and with the patterns in .dockerignore."
     ),
@@ -192,6 +209,9 @@ WORDS = (
     "` is not registered",
     "put size mismatch",
     "compiled with CUDA",
+    "Repo id must be",
+    "ID or local directory",
+    "path_or_model_id",
     "t convert npu",
     "Input type (",
     "torch._dynamo.exc.",

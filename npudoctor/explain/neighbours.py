@@ -7,7 +7,18 @@ from collections.abc import Iterator
 
 from npudoctor.control_characters import visible_lines
 from npudoctor.explain.endings import lines_to_prompt
-from npudoctor.explain.lines import NOBODY, QUOTED, Moment, Source, gravity_of, moment_of, sentence_of, source_of
+from npudoctor.explain.lines import (
+    NOBODY,
+    QUOTED,
+    Moment,
+    Source,
+    gravity_of,
+    in_short,
+    message_of,
+    moment_of,
+    sentence_of,
+    source_of,
+)
 from npudoctor.explain.patterns import Found, Kind
 from npudoctor.privacy.credentials import mask
 from npudoctor.records import replace
@@ -60,6 +71,9 @@ _SHUTDOWN = 300
 """Lines below a stop in which the next command is searched."""
 
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
+_LISTS_ERRORS = re.compile(r"\bvalidation errors? for \w{1,80}$")
+_FIRST_ERROR = re.compile(r"(.{1,400}?) [\[(]type=")
+_NAMES_SOURCE = re.compile(r"\s{0,8}(?:\[[^\]]{1,40}\]|\([^)]{1,60}\)):?(?=\s)")
 _ENDED = re.compile(r"^\W{0,64}(exitcode|traceback)\s{0,16}:\s{0,16}(\S.{0,200}?)\s{0,16}$", re.MULTILINE)
 
 
@@ -170,12 +184,17 @@ def _is_ended_by_launcher(lines: list[bytes], number: int) -> bool:
 
 def with_details(found: Found, lines: list[bytes], number: int) -> Found:
     """A stop with the number of lines up to the next command in the log, where one follows; the headline of torchrun
-    with how the rank below it ended. Anything else as it is."""
+    with how the rank below it ended; an exception of pydantic with the first error. Anything else as it is."""
     if found.kind is Kind.STOP:
         count = lines_to_prompt(map(as_text, lines[number + 1 : number + 1 + _SHUTDOWN]))
         return found if count is None else replace(found, values=(("lines", str(count)),))
     if found.kind is Kind.ROOT_CAUSE:
         return replace(found, values=tuple(sorted(_ENDED.findall(_text_below(lines, number)))[:4]))
+    if found.kind is Kind.EXCEPTION and _LISTS_ERRORS.search(found.what):
+        texts = (message_of(mask(as_text(line[:600]))) for line in lines[number + 1 : number + 3])
+        below = " ".join(_NAMES_SOURCE.sub("", text, count=1).strip() for text in texts)
+        if said := _FIRST_ERROR.match(below):
+            return replace(found, what=in_short(f"{found.what}: {said[1]}", 240))
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor import knowledge
 from npudoctor.explain.answers import Answer, AnswerKind
+from npudoctor.explain.neighbours import OUT_OF_HOST_MEMORY
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.sightings import FileRead, Sighting
 from npudoctor.explain.signs import Complaint
@@ -19,6 +20,9 @@ _GOES_ON = 20
 
 _INTERRUPTS_ITSELF = "blas_thread_init: pthread_create"
 """What OpenBLAS prints before it raises SIGINT in its own process (driver/others/blas_server.c)."""
+
+_KILLED_LINES = 30
+"""Lines before the line of a scheduler that ended the job, in which a launcher reports SIGKILL."""
 
 _WARNINGS_THAT_STOP = frozenset({"P022", "P060", "P064", "P094"})
 """Known issues of the severity of a warning that stop a job where they matter: mixed releases of CANN, npu-smi absent,
@@ -90,8 +94,17 @@ def without_shutdown(seen: Sequence[Sighting]) -> list[Sighting]:
         one
         for one in seen
         if one.found.kind is Kind.STOP
-        or not any(stop.file == one.file and stop.line <= one.line < end for stop, end in ends)
+        or not any(
+            stop.file == one.file and (stop.line <= one.line < end or _is_killed_by(stop, one)) for stop, end in ends
+        )
     ]
+
+
+def _is_killed_by(stop: Sighting, one: Sighting) -> bool:
+    """Whether a line reports SIGKILL shortly before a scheduler says that it ended the job: it writes its line last."""
+    memory = knowledge.pitfalls().pitfall(OUT_OF_HOST_MEMORY)
+    killed = memory is not None and one.found.by in memory.general
+    return killed and "scheduler" in stop.found.what and 0 <= stop.line - one.line <= _KILLED_LINES
 
 
 def answer_of(

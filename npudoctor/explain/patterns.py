@@ -189,6 +189,7 @@ class Sought:
             "Error: ",
             "Exception: ",
             "AssertionError",
+            *exceptions.CRASH_WORDS,
             _ROOT_CAUSE,
             *chinese_messages.ENGLISH,
             chinese_messages.UNDEFINED,

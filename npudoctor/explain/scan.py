@@ -342,7 +342,7 @@ class Scanner:
                     advice=one.start >= advice,
                     attempt=attempt,
                     beside=sentence_beside(line, lines, number) if _wraps(one) else None,
-                    place=place if one.kind is Kind.EXCEPTION else None,
+                    place=place if one.kind in (Kind.EXCEPTION, Kind.LIMIT) else None,
                     command=command,
                 )
             )

@@ -30,7 +30,7 @@ FREE_BYTES = 256 << 20
 
 _ZEROS = re.compile(rb"\0{16,}")
 _MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-DOCKER = b'{"log":"'
+DOCKER = b'{"log":'
 """How each line of a log of Docker's json-file driver begins: {"log":"text\\n","stream":"stderr","time":"…Z"}."""
 
 
@@ -127,6 +127,8 @@ def _container_line(line: bytes) -> bytes:
     try:
         row = json.loads(line)
         text, stream, time = row["log"], row.get("stream", "stdout"), row.get("time", "")
+        if not isinstance(text, str):
+            return line
         return f"{time} {stream} F {text}".encode("utf-8", "replace").replace(b"\n", b"") if time else text.encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line

@@ -252,7 +252,8 @@ class _Page:
         self._title(answer["title"], style=_OF_ANSWERS.get(answer["kind"], "bold red"))
         self._quote("evidence", answer["evidence"]["text"])
         self._item("at", self._where(answer["evidence"]))
-        self._item("because", answer["because"])
+        if answer["because"] != answer["evidence"]["text"]:
+            self._item("because", answer["because"])
         self._fix_steps(answer["steps"], root=None)
 
     def _suspect(self, pitfall: Mapping[str, Any]) -> None:

@@ -184,7 +184,7 @@ def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """
     if not (log + message).strip():
         return (), ()
-    from npudoctor.explain import diagnosis, scan
+    from npudoctor.explain import diagnosis, scan, scoring
 
     found = []
     for text in (log, message):
@@ -192,7 +192,7 @@ def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         scanner.read("message", [text.encode("utf-8", "replace")])
         found.append(diagnosis.diagnose(scanner))
     spelled = (f"{seen.spelled}: {seen.code.meaning}" if seen.code else seen.spelled for d in found for seen in d.codes)
-    plain = [any(suspect.weight >= diagnosis.STRONG for suspect in one.suspects) for one in found]
+    plain = [any(suspect.weight >= scoring.STRONG for suspect in one.suspects) for one in found]
     order = found[::-1] if plain == [False, True] else found
     likely = [[suspect for suspect in one.suspects if suspect.weight > GUESS] for one in order]
     suspected = next(filter(None, likely), [])

@@ -124,10 +124,13 @@ def test_a_log_from_a_pipe() -> None:
     assert "P004" in done.stdout.splitlines()[0]
 
 
+@pytest.mark.parametrize("colon", [":", ": "])
 @pytest.mark.parametrize("time", ["2026-01-01T00:00:05.1Z", "2026-01-01T00:00:05.123456789Z"])
-def test_a_line_of_docker_is_quoted_as_the_program_printed_it(npudoctor: Command, tmp_path: Path, time: str) -> None:
+def test_a_line_of_docker_is_quoted_as_the_program_printed_it(
+    npudoctor: Command, tmp_path: Path, time: str, colon: str
+) -> None:
     said = "ImportError: libascend_hal.so: cannot open shared object file"
-    line = json.dumps({"log": f"{said}\n", "stream": "stderr", "time": time}, separators=(",", ":"))
+    line = json.dumps({"log": f"{said}\n", "stream": "stderr", "time": time}, separators=(",", colon))
     (tmp_path / "c-json.log").write_text(f"{line}\n", encoding="utf-8")
     document = npudoctor("explain", "--json", "--log", str(tmp_path / "c-json.log")).json
     assert document["pitfalls"][0]["evidence"][0]["text"] == said

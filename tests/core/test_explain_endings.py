@@ -244,6 +244,15 @@ def test_progress_of_another_file_says_nothing() -> None:
     assert named(diagnose(scanner))
 
 
+@pytest.mark.parametrize("killed", ["  exitcode : -9 (pid: 42)", "  traceback : Signal 9 (SIGKILL) received by PID 42"])
+def test_what_a_scheduler_killed_ran_out_of_no_memory(killed: str) -> None:
+    limit = "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"
+    assert named(diagnosed("step 1", killed)) == ["P113"]
+    assert kind(diagnosed("step 1", killed, limit)) is AnswerKind.STOPPED
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed."
+    assert named(diagnosed("step 1", oom, killed, limit))[:1] == ["P113"]
+
+
 def test_a_failed_node_stops_a_job_from_outside() -> None:
     cancelled = "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"
     found = diagnosed("step", "srun: error: Node failure on node12", cancelled, "Received 15 death signal")

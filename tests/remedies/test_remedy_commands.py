@@ -124,7 +124,9 @@ def test_the_commands_of_known_issues_exist_and_their_other_steps_are_sentences(
     wrong = []
     for pitfall in knowledge.pitfalls().rows:
         quoted = [
-            command for text in (*pitfall.advice, pitfall.detect, pitfall.cause) for command in in_backticks(text)
+            f"{command}  # {text.replace(f'`{command}`', '')}"
+            for text in (*pitfall.advice, pitfall.detect, pitfall.cause)
+            for command in in_backticks(text)
         ]
         for command in (*pitfall.commands, *quoted):
             wrong += [f"{pitfall.id}: {command!r}: {why}" for why in complaints(re.sub(r"   #", "  #", command))]
