@@ -20,6 +20,7 @@ _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
 _CODE_LIKE = re.compile(
     r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}|(?i:ERR|MIE|[EW][A-Z])\d{1,8}"
 )
+_EXIT = re.compile(r"(?i)(?:exit(?:ed with)?[ _]?(?:code|status)?|return[ _]?code|rc)[\s:=]{0,3}(-?\d{1,3})\W?")
 _LETTERS_AND_NUMBER = re.compile(r"(?P<letters>[A-Za-z]{1,20}(?:[ _-][A-Za-z]{1,20})?)[ _-]{0,3}(?P<number>\d{1,20})")
 _SYMBOL_AND_NUMBER = re.compile(r"(?P<symbol>[A-Za-z_:]\w*(?:::\w+)*)\W{1,3}-?(?:0x[0-9A-Fa-f]+|\d+)\W?")
 _SPOKEN = re.compile(r"\S[\s:]+\S|\.so\b|[A-Z]_[A-Z]|\(\)")
@@ -74,6 +75,8 @@ def codes(text: str) -> tuple[ErrorCode | Code, ...]:
     A code of both tables is the row of errors.json.
     """
     errors = knowledge.errors()
+    if (ended := _EXIT.fullmatch(text)) and (row := errors.code(f"exit code {_exit_code(int(ended[1]))}")):
+        return (row,)
     by_symbol = (row for row in errors.codes if row.name and row.name.upper() == text.upper())
     own = errors.code(text) or next(by_symbol, None)
     every = knowledge.codes().of_text(text) or (() if own else code_forms.meanings(text))
@@ -81,6 +84,11 @@ def codes(text: str) -> tuple[ErrorCode | Code, ...]:
     if not any(found):
         found = [errors.code(spelled) for _, spelled in spelled_in(text)]
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _exit_code(number: int) -> int:
+    """The exit code of a shell for a number that Python prints, which is negative for a signal."""
+    return 128 - number if number < 0 else number
 
 
 def issues(text: str) -> tuple[Pitfall, ...]:

@@ -137,6 +137,12 @@ def test_a_line_of_docker_is_quoted_as_the_program_printed_it(
     assert document["in_container"]
 
 
+@pytest.mark.parametrize("unknown", ["50703X", "999999"])
+def test_an_unknown_code_beside_a_known_one_is_refused(npudoctor: Command, unknown: str) -> None:
+    ran = npudoctor("explain", "EI0006", unknown)
+    assert ran.code == 2 and unknown in ran.err and not ran.out
+
+
 def test_a_code_that_says_little_comes_with_its_line(npudoctor: Command, tmp_path: Path) -> None:
     said = "[812] [server] [ERROR] [MIE04E02070A] the certificate of the service is missing"
     (tmp_path / "out").write_text(f"{said}\n", encoding="utf-8")

@@ -20,7 +20,8 @@ _IN_TEXT = re.compile(
 class ErrorCode:
     """One code.
 
-    `kind` is dcmi (npu-smi), hccn (hccn_tool), hccl, hccl-return, acl (runtime included), cann, torch_npu or chip.
+    `kind` is dcmi (npu-smi), hccn (hccn_tool), hccl, hccl-return, acl (runtime included), cann, torch_npu, chip or
+    process (an exit code).
     `name` is its symbol, `look` the first thing to look at, `text` the line that prints it. `severity` is what it
     deserves; a chip's fault may deserve `single_node_severity` where one node alone is used, or `severity` only on
     chips of the family `severity_for` and `other_severity` elsewhere. `level` is MindCluster's fault level. `same_as`
@@ -105,7 +106,11 @@ def normalise(code: str | int) -> str:
     """The spelling of the table: capitals, a chip's code without 0x."""
     text = str(code).strip()
     chip = re.fullmatch(_HEX, text)
-    return chip[1].upper() if chip else " ".join(text.upper().split()).replace("HCCN", "hccn")
+    return (
+        chip[1].upper()
+        if chip
+        else " ".join(text.upper().split()).replace("HCCN", "hccn").replace("EXIT CODE", "exit code")
+    )
 
 
 def load() -> Errors:
