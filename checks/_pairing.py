@@ -103,6 +103,7 @@ def install_command(executable: str, part: str, version: str, python: PythonEnvi
     """The command that installs torch, torch_npu or numpy; on x86_64 the CPU build of torch, which has an index."""
     cpu = part == "torch" and python.machine == "x86_64"
     note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
+    note = knowledge.compatibility().note_of_wheel(version) if part == "torch_npu" else note
     keep = "--no-deps " if part == "torch_npu" else ""
     return f'{quote(executable)} -m pip install {keep}"{part}=={version}{"+cpu" if cpu else ""}"{note}'
 

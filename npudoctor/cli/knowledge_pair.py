@@ -97,6 +97,9 @@ def _of_torch_npu(args: argparse.Namespace) -> dict[str, Any]:
     """What matches a torch_npu; where a CANN or torch is given too, the smallest change that makes them match."""
     table = knowledge.compatibility()
     release = table.release(args.torch_npu)
+    if release is not None and args.python and release.supports_python(args.python) is False:
+        said = release.python_range or (", ".join(release.pythons),)
+        return {**_answer(args, table, None, []), "python_supported": list(said)}
     solution = None
     if args.cann or args.torch:
         stack = Stack(
@@ -179,9 +182,12 @@ _WORDS = {
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    note = knowledge.compatibility().note_of_wheel
     given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
     if pythons := answer.get("python_supported"):
-        yield f"{given}: this CANN supports Python {' to '.join(pythons)}; see npudoctor knowledge compatibility python"
+        whose = "torch_npu" if answer["given"].get("torch_npu") else "CANN"
+        supported = " to ".join(pythons)
+        yield f"{given}: this {whose} supports Python {supported}; see npudoctor knowledge compatibility python"
         return
     if not answer["install"] and not answer["releases"] and not any((answer.get("fits") or {}).values()):
         yield f"{given}: not in the tables as of {answer['as_of']}; see npudoctor knowledge compatibility releases"
@@ -194,7 +200,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         install = answer["install"]
         yield f"{given}: install torch {install['torch']} and torch_npu {install['torch_npu']} ({answer['rests_on']})"
         yield f'  pip install "torch=={install["torch"]}"  # on x86_64: "torch=={install["torch"]}+cpu"'
-        yield f'  pip install --no-deps "torch_npu=={install["torch_npu"]}"'
+        yield f'  pip install --no-deps "torch_npu=={install["torch_npu"]}"{note(install["torch_npu"])}'
     for number, row in enumerate(answer["releases"]):
         if number or answer["advice"] or answer["install"]:
             yield ""
@@ -209,6 +215,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
 
 def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
     """What fits each of two releases that no pair holds together, and the smaller of the two changes."""
+    note = knowledge.compatibility().note_of_wheel
     yield f"{given}: no torch_npu is published for both"
     asked = answer["given"]
     for part, fits in answer["fits"].items():
@@ -219,9 +226,13 @@ def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
         other = f", with CANN {fits['cann']}" if part == "torch" else ""
         yield f"  {named}: torch {fits['torch']} and torch_npu {fits['torch_npu']}{other}"
         yield f'    pip install "torch=={fits["torch"]}"  # on x86_64: "torch=={fits["torch"]}+cpu"'
-        yield f'    pip install --no-deps "torch_npu=={fits["torch_npu"]}"'
+        yield f'    pip install --no-deps "torch_npu=={fits["torch_npu"]}"{note(fits["torch_npu"])}'
     if answer["advice"]:
         yield f"smallest change: {answer['advice']} ({answer['rests_on']})"
+        for part in ("torch", "torch_npu"):
+            if version := answer["install"].get(part):
+                keep = "--no-deps " if part == "torch_npu" else ""
+                yield f'    pip install {keep}"{part}=={version}"{note(version) if keep else ""}'
 
 
 # A framework

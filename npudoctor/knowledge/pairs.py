@@ -94,6 +94,11 @@ class TorchNpuRelease:
         """Whether it is a release candidate, a daily or a local build."""
         return bool(re.search(r"rc|dev|\+", self.version))
 
+    @property
+    def is_test_build(self) -> bool:
+        """Whether it is a daily or a local build, which is proposed to nobody."""
+        return bool(re.search(r"dev|\+", self.version))
+
     def supports_python(self, version: str) -> bool | None:
         """Whether there is a wheel for this Python (major.minor counts); None where no source says."""
         python = train(version)

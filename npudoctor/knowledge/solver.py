@@ -25,6 +25,9 @@ PYTHONS = (USUAL_PYTHON, "3.10", "3.12", "3.13", "3.9", "3.8")
 COST = {"torch": 10, "torch_npu": 11, "numpy": 5, "nnal": 25, "python": 40, "cann": 60, "driver": 200}
 """What a change means for a person: a package is a minute, an environment an hour, a driver a reboot of the node."""
 
+_BY_HAND = 45
+"""What a wheel costs beside that is not in the package index: more than another Python, less than another CANN."""
+
 _LEFT_AS_IT_IS = (Fit.UNKNOWN, Fit.EXPECTED)
 _QUALITY = {Fit.PAIRED: 0, Fit.SEEN: 1, Fit.COMPATIBLE: 2, Fit.EXPECTED: 3, Fit.UNKNOWN: 4}
 
@@ -152,10 +155,12 @@ def _torch_npus(
         needs = stack.needs_torch or (row.torch if row else base[0] if base else None)
         if needs is not None:
             yield row, stack.torch_npu, wheel(needs)
-    for row in table.releases:
-        if wheel(stack.torch_npu or "") != row.version:
-            yield row, row.version, row.torch
     named = demand.named if demand is not None else {}
+    for row in table.releases:
+        if wheel(stack.torch_npu or "") != row.version and (
+            not row.is_test_build or named.get("torch_npu") == row.version
+        ):
+            yield row, row.version, row.torch
     if {"torch", "torch_npu"} <= named.keys() and table.release(named["torch_npu"]) is None:
         yield None, named["torch_npu"], named["torch"]
 
@@ -213,6 +218,7 @@ def _complete(
         for part, then in wanted.items()
         if then is not None and then != getattr(stack, part)
     )
+    by_hand = demand is None and release is not None and not stays and not release.on_pypi
     return Solution(
         changes=changes,
         torch=wheel(wanted["torch"] or torch),
@@ -220,7 +226,8 @@ def _complete(
         fit=fit,
         rests_on=_ground(stack, release, fit, stays=stays, as_of=table.as_of),
         as_of=table.as_of,
-        cost=sum(COST[change.part] for change in changes if demand is None or change.part not in demand.free),
+        cost=sum(COST[change.part] for change in changes if demand is None or change.part not in demand.free)
+        + _BY_HAND * by_hand,
         distance=_cann_distance(table, stack.cann, cann),
     )
 

@@ -108,7 +108,7 @@ def test_where_no_pair_fits_both_each_is_told_what_fits_it_and_the_smallest_chan
         "CANN 8.5.0",
         "torch 2.3.1",
     ]
-    assert [line.split()[0] for line in lines if line.startswith("    ")] == ["pip"] * 4
+    assert [line.split()[0] for line in lines if line.startswith("    ")] == ["pip"] * 6
     assert any(line.startswith("smallest change: install torch ") for line in lines)
     alone = npudoctor("knowledge", "pair", "--cann", "99.0", "--torch", "2.3.1")
     assert (alone.code, "CANN 99.0: not in the tables" in alone.out) == (1, True)
@@ -155,6 +155,18 @@ def test_the_other_releases_of_cann_are_sorted_and_do_not_repeat_the_paired_ones
 def test_a_driver_that_is_given_is_judged(npudoctor: Command, words: tuple[str, ...], code: int, said: str) -> None:
     ran = npudoctor("knowledge", "pair", *words)
     assert (ran.code, said in ran.out) == (code, True), ran.out
+
+
+def test_a_python_that_the_torch_npu_does_not_support_is_said(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--torch-npu", "2.5.1.post1", "--python", "3.12")
+    assert ran.code == 1 and "this torch_npu supports Python 3.9 to 3.11" in ran.out
+
+
+def test_a_wheel_that_is_not_in_the_package_index_is_proposed_with_its_place(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--cann", "8.0.RC2", "--python", "3.12")
+    assert "  # not in the package index: its wheel is on https://" in ran.out
+    ran = npudoctor("knowledge", "pair", "--cann", "8.3.RC2", "--python", "3.12")
+    assert ran.code == 0 and "not in the package index" not in ran.out
 
 
 def test_a_python_that_the_cann_does_not_support_gets_no_torch(npudoctor: Command) -> None:

@@ -86,3 +86,14 @@ def test_every_published_pair_needs_no_change() -> None:
             found = solve(Stack(torch=release.torch, torch_npu=release.version, cann=cann), table)
             assert found is not None
             assert found.changes == (), (release.version, cann, found.text)
+
+
+def test_no_test_build_is_proposed_and_a_wheel_of_the_index_goes_first() -> None:
+    table = knowledge.compatibility()
+    for release in table.releases:
+        for cann in release.cann:
+            found = solve(Stack(cann=cann, python="3.11", torch="2.1.0"), table)
+            proposed = table.release(found.torch_npu) if found is not None else None
+            assert proposed is None or not proposed.is_test_build, (cann, found)
+            listed = table.releases_for_cann(cann)
+            assert not listed or listed[0].on_pypi or not any(one.on_pypi for one in listed), cann

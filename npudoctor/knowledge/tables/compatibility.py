@@ -19,6 +19,9 @@ from npudoctor.knowledge.pairs import (
 from npudoctor.knowledge.patterns import canonical_version, covers, covers_later_candidate, train, wheel
 from npudoctor.records import record
 
+WHEELS = "https://github.com/Ascend/pytorch/releases"
+"""Where the project of torch_npu publishes wheels, also those that are not in the package index."""
+
 
 @record(frozen=True, kw_only=True)
 class Compatibility:
@@ -77,7 +80,8 @@ class Compatibility:
     def releases_for_cann(self, cann: str, *, python: str | None = None) -> tuple[TorchNpuRelease, ...]:
         """The torch_npu releases to install with this CANN, best first; none where no source names any.
 
-        Published pairs come first, then what was seen in use; where there is neither, what the windows allow. Among
+        Published pairs come first, then what was seen in use; where there is neither on the index, what the windows
+        allow. Among
         them: on the index, no pre-release, maintained, from an official table, newest. With `python`, only those that
         have a wheel for it and no known defect under it.
         """
@@ -90,7 +94,9 @@ class Compatibility:
         fits = {release.version: self.judge(release, cann) for release in usable}
         ranks = {Fit.PAIRED: 0, Fit.SEEN: 1}
         paired = [release for release in usable if fits[release.version] in ranks]
-        chosen = paired or [release for release in usable if fits[release.version] is Fit.COMPATIBLE]
+        compatible = [release for release in usable if fits[release.version] is Fit.COMPATIBLE]
+        on_index = any(release.on_pypi for release in paired) or not any(release.on_pypi for release in compatible)
+        chosen = paired if paired and on_index else compatible
         return tuple(
             sorted(
                 chosen,
@@ -103,6 +109,11 @@ class Compatibility:
                 ),
             )
         )
+
+    def note_of_wheel(self, version: str) -> str:
+        """A comment for the command that installs a torch_npu, where the package index does not have it; else empty."""
+        release = self.release(version)
+        return "" if release is None or release.on_pypi else f"  # not in the package index: its wheel is on {WHEELS}"
 
     def known_bad(self, version: str, *, python: str | None = None, cann: str | None = None) -> tuple[KnownBad, ...]:
         """The known defects of this torch_npu that show under this Python and CANN; with neither, the unconditional."""
