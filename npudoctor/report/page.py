@@ -279,6 +279,9 @@ class _Page(Printer):
                 self._command("  ", command)
             return
         self._line("", f"{text} -v lists all checks{'' if self._whole else ' and commands'}. Next:")
+        hidden = max((len(one.commands) for one in first[0].findings), default=0)
+        if hidden and not command:  # the first is too long for a page
+            command = f"npudoctor check -v {first[0].check}{self._on_node}  # shows the {'command' if hidden == 1 else f'{hidden} commands'}"
         self._command("  ", command or f"npudoctor explain {first[0].blocked_by or first[0].check}")
 
 
