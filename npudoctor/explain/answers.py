@@ -49,6 +49,12 @@ _DATA_FILE = re.compile(
 )
 """A file that a program reads itself, which is not there."""
 
+_OF_CONFIGURATION = re.compile(
+    r"Undefined dataset \S|attention heads? \(\d{1,6}\) must be divisible|trust_remote_code=True"
+    r"|^\d{1,3} validation errors? for "
+)
+"""What a program says of its own configuration, whatever else its words speak of."""
+
 _VARIABLE = re.compile(r"'[A-Z][A-Z0-9_]{3,}'")
 """The key of a KeyError that is an environment variable."""
 
@@ -218,7 +224,7 @@ def of_sentence(seen: Sequence[Sighting]) -> Answer | None:
 def is_own(exception: str) -> bool:
     """Whether an exception, `Name: text`, is the program's own."""
     name, _, text = exception.partition(": ")
-    if _DATA_FILE.match(text):
+    if _DATA_FILE.match(text) or _OF_CONFIGURATION.search(text):
         return True
     if _NOT_OWN.search(text) or _OF_PACKAGES.search(text) or _VARIABLE.fullmatch(text):
         return False

@@ -131,7 +131,7 @@ _STOPPED = (
         "a time limit of the scheduler",
     ),
     (
-        re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION|\bPreempted\b.{0,80}\b(?:by|to)\b"),
+        re.compile(r"CANCELLED AT .{0,40}DUE TO PREEMPTION|\bPreempted\b.{0,80}\b(?:by|to|preemption)\b"),
         "the scheduler: another job went first",
     ),
     (re.compile(r"^(?:20\d\d-\S{8,24} )?Post job cleanup\.|^\S{0,24}Cleaning up project directory and file based"), ""),

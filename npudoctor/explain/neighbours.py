@@ -73,7 +73,7 @@ _SHUTDOWN = 300
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 _LISTS_ERRORS = re.compile(r"\bvalidation errors? for \w{1,80}$")
 _FIRST_ERROR = re.compile(r"(.{1,400}?) [\[(]type=")
-_NAMES_SOURCE = re.compile(r"\s{0,8}(?:\[[^\]]{1,40}\]|\([^)]{1,60}\)):?(?=\s)")
+_NAMES_SOURCE = re.compile(r"^\s{0,8}(?:\[[^\]]{1,40}\]|\([^)]{1,60}\)):?(?=\s)")
 _ENDED = re.compile(r"^\W{0,64}(exitcode|traceback)\s{0,16}:\s{0,16}(\S.{0,200}?)\s{0,16}$", re.MULTILINE)
 
 

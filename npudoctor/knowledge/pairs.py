@@ -96,7 +96,7 @@ class TorchNpuRelease:
 
     @property
     def is_test_build(self) -> bool:
-        """Whether it is a daily or a local build, which is proposed to nobody."""
+        """Whether it is a daily or a local build, which is never proposed."""
         return bool(re.search(r"dev|\+", self.version))
 
     def supports_python(self, version: str) -> bool | None:

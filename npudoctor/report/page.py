@@ -281,7 +281,8 @@ class _Page(Printer):
         self._line("", f"{text} -v lists all checks{'' if self._whole else ' and commands'}. Next:")
         hidden = max((len(one.commands) for one in first[0].findings), default=0)
         if hidden and not command:  # the first is too long for a page
-            command = f"npudoctor check -v {first[0].check}{self._on_node}  # shows the {'command' if hidden == 1 else f'{hidden} commands'}"
+            which = "the command" if hidden == 1 else f"the {hidden} commands"
+            command = f"npudoctor check -v {first[0].check}{self._on_node}  # shows {which}"
         self._command("  ", command or f"npudoctor explain {first[0].blocked_by or first[0].check}")
 
 
