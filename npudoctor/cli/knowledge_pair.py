@@ -12,7 +12,7 @@ from npudoctor import knowledge
 from npudoctor.cli.output import UsageError, write
 from npudoctor.facts.python.published_releases import is_too_old, misfit
 from npudoctor.facts.versions import CannVersion, is_older
-from npudoctor.knowledge.pairs import TorchNpuRelease
+from npudoctor.knowledge.pairs import Fit, TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
 from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.knowledge.tables.compatibility import Compatibility
@@ -28,8 +28,10 @@ def run(args: argparse.Namespace) -> int:
     """Answer from the given versions; 1 where no table has them."""
     if args.list or args.word:
         raise UsageError(f"{args.list!r}: give versions by --cann, --python, --torch, --torch-npu or --driver")
-    if not (args.cann or args.torch or args.torch_npu or args.framework or args.vllm_ascend):
-        raise UsageError("pair requires at least one of --cann, --torch, --torch-npu, --for and --vllm-ascend")
+    if not (args.cann or args.torch or args.torch_npu or args.driver or args.framework or args.vllm_ascend):
+        raise UsageError(
+            "pair requires at least one of --cann, --torch, --torch-npu, --driver, --for and --vllm-ascend"
+        )
     for name in ("cann", "python", "torch", "torch_npu", "driver"):
         value = getattr(args, name)
         if value and (train(value) is None or len(value) > _LONGEST):
@@ -37,9 +39,33 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{option}: expected a version such as 8.3.RC1 or 2.7.1")
     if args.framework or args.vllm_ascend:
         return _framework(args)
+    if not (args.cann or args.torch or args.torch_npu):
+        return _of_driver(args)
     answer = _of_torch_npu(args) if args.torch_npu else _of_cann(args) if args.cann else _of_torch(args)
     write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _text(answer))
     return 0 if answer["install"] or answer["releases"] else 1
+
+
+def _of_driver(args: argparse.Namespace) -> int:
+    """Print the releases of CANN that a driver serves, the newest first; 1 where no table has it."""
+    table = knowledge.compatibility()
+    fits = [(support.cann, support.judge(args.driver)) for support in table.hdk_support]
+    served = {fit.value: [cann for cann, one in fits if one is fit] for fit in (Fit.PAIRED, Fit.COMPATIBLE)}
+    found = any(served.values())
+    if args.json:
+        answer = {"given": {"driver": args.driver}, "cann": served, "as_of": table.as_of}
+        write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n")
+    elif not found:
+        said = f"driver {args.driver}: not in the tables as of {table.as_of}"
+        write(f"{said}; see npudoctor knowledge compatibility hdk\n")
+    else:
+        write(f"driver {args.driver}: releases of CANN, as of {table.as_of}\n")
+        for how, releases in served.items():
+            if releases:
+                write(f"  {how:<11} {', '.join(releases)}\n")
+        first = next(iter([*served[Fit.PAIRED.value], *served[Fit.COMPATIBLE.value]]))
+        write(f"The packages for one: npudoctor knowledge pair --cann {first} --driver {args.driver}\n")
+    return 0 if found else 1
 
 
 def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
@@ -54,7 +80,7 @@ def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
         for release in table.releases_for_cann(args.cann, python=args.python)
         if args.torch is None or release.torch == wheel(args.torch)
     ]
-    answer = _answer(args, table, solve(stack, table) if args.torch else None, releases[:SHOWN])
+    answer = _answer(args, table, solve(stack, table) if args.torch else None, releases)
     if args.torch and not releases:  # no pair fits both: what fits each of them, newest first
         of_cann = table.releases_for_cann(args.cann, python=args.python)
         answer["fits"] = {
@@ -90,7 +116,7 @@ def _of_torch(args: argparse.Namespace) -> dict[str, Any]:
         for release in table.releases_for_torch(args.torch)
         if args.python is None or release.supports_python(args.python) is not False
     ]
-    return _answer(args, table, None, releases[:SHOWN])
+    return _answer(args, table, None, releases)
 
 
 def _of_torch_npu(args: argparse.Namespace) -> dict[str, Any]:
@@ -119,7 +145,8 @@ def _answer(
         "advice": solution.text if solution else None,
         "rests_on": solution.rests_on if solution else None,
         "as_of": table.as_of,
-        "releases": [_row(table, release, args) for release in releases],
+        "releases": [_row(table, release, args) for release in releases[:SHOWN]],
+        "more": max(len(releases) - SHOWN, 0),
     }
 
 
@@ -190,7 +217,9 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         yield f"{given}: this {whose} supports Python {supported}; see npudoctor knowledge compatibility python"
         return
     if not answer["install"] and not answer["releases"] and not any((answer.get("fits") or {}).values()):
-        yield f"{given}: not in the tables as of {answer['as_of']}; see npudoctor knowledge compatibility releases"
+        near = _later_parts(answer["given"])
+        hint = f"did you mean {' or '.join(near)}?" if near else "see npudoctor knowledge compatibility releases"
+        yield f"{given}: not in the tables as of {answer['as_of']}; {hint}"
         return
     if answer.get("fits"):
         yield from _apart(given, answer)
@@ -209,8 +238,19 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
             value = row[name]
             if value:
                 yield f"  {words:<17} {', '.join(value) if isinstance(value, list) else value}"
+    if answer["more"]:
+        word = answer["given"].get("torch") or answer["given"].get("cann")
+        yield f"\n{answer['more']} more: npudoctor knowledge compatibility releases {word}"
     yield ""
     yield f"as of {answer['as_of']}"
+
+
+def _later_parts(given: Mapping[str, str]) -> list[str]:
+    """Releases of CANN or torch that begin with the one that is given: 8.3.RC1 for 8.3."""
+    table = knowledge.compatibility()
+    every = [*(cann for row in table.releases for cann in row.cann), *(row.torch for row in table.releases)]
+    asked = [f"{value}." for part, value in given.items() if part in ("cann", "torch")]
+    return list(dict.fromkeys(one for one in every if any(map(one.startswith, asked))))[:4]
 
 
 def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:

@@ -157,6 +157,27 @@ def test_a_driver_that_is_given_is_judged(npudoctor: Command, words: tuple[str, 
     assert (ran.code, said in ran.out) == (code, True), ran.out
 
 
+def test_a_driver_alone_names_the_cann_that_it_serves(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--driver", "24.1.0")
+    assert ran.code == 0 and "\n  paired      8.0.0\n" in ran.out
+    assert ran.out.splitlines()[-1].endswith("npudoctor knowledge pair --cann 8.0.0 --driver 24.1.0")
+    assert "8.1.RC1" in npudoctor("knowledge", "pair", "--driver", "24.1.0", "--json").json["cann"]["compatible"]
+    unknown = npudoctor("knowledge", "pair", "--driver", "1.2.3")
+    assert (unknown.code, "not in the tables" in unknown.out) == (1, True)
+
+
+def test_the_beginning_of_a_release_gets_the_whole_ones(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--cann", "8.3")
+    assert ran.code == 1 and "did you mean 8.3.RC1 or 8.3.RC2?" in ran.out
+
+
+def test_releases_that_are_not_listed_are_counted(npudoctor: Command) -> None:
+    assert (
+        "more: npudoctor knowledge compatibility releases 2.7.1"
+        in npudoctor("knowledge", "pair", "--torch", "2.7.1").out
+    )
+
+
 def test_a_python_that_the_torch_npu_does_not_support_is_said(npudoctor: Command) -> None:
     ran = npudoctor("knowledge", "pair", "--torch-npu", "2.5.1.post1", "--python", "3.12")
     assert ran.code == 1 and "this torch_npu supports Python 3.9 to 3.11" in ran.out
