@@ -151,8 +151,9 @@ def cuda_build(python: PythonEnvironment, imported: TorchImport | None = None) -
 
 def refuse_without_torch(python: PythonEnvironment, options: Options) -> None:
     """Raise NotApplicable where a framework of its own uses the NPUs, and nothing that is built on torch_npu."""
-    own = next((title for package, title in _WITHOUT_TORCH.items() if package in python.distributions), None)
-    named = {one.package for one in knowledge.stacks().frameworks if one.name in options.frameworks}
-    on_torch = {one.package for one in knowledge.stacks().frameworks} - _WITHOUT_TORCH.keys()
-    if own is not None and python.torch_npu is None and on_torch.isdisjoint(python.distributions.keys() | named):
+    packages = {one.name: one.package for one in knowledge.stacks().frameworks}
+    wanted = python.distributions.keys() | {packages[name] for name in options.frameworks}
+    own = next((title for package, title in _WITHOUT_TORCH.items() if package in wanted), None)
+    on_torch = set(packages.values()) - _WITHOUT_TORCH.keys()
+    if own is not None and python.torch_npu is None and on_torch.isdisjoint(wanted):
         raise NotApplicable(messages.NO_TORCH_REQUIRED.text(framework=own))

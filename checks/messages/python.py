@@ -109,7 +109,7 @@ COPIES = Message(
 )
 COPY = Sentence("{version} in {folder}")
 NOT_COMPILED = Sentence("no compiled part")
-NO_TORCH_REQUIRED = Sentence("{framework} is installed, and requires no torch")
+NO_TORCH_REQUIRED = Sentence("{framework} requires no torch")
 NEITHER_INSTALLED = Sentence("torch and torch_npu not installed in this Python")
 
 # python.pairing

@@ -281,6 +281,14 @@ def test_a_framework_of_its_own_requires_no_torch(
     assert {name: status for name, status in wrong.items() if status is Status.ERROR} == expected
 
 
+@pytest.mark.parametrize(("name", "status"), [("mindspore", Status.SKIPPED), ("vllm-ascend", Status.ERROR)])
+def test_a_framework_that_is_asked_for_decides_whether_torch_is_required(
+    name: str, status: Status, tmp_path: Path
+) -> None:
+    bare = MINDSPORE + python_with({}, torch="", torch_npu="")
+    assert told(bare, tmp_path, "python.torch", frameworks=(name,))["python.torch"].status is status
+
+
 def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
     result = told(NODE + packages(vllm="0.11.0", vllm_ascend="0.1.dev1+g3ab12cd"), tmp_path)["stack.vllm-ascend"]
     assert (result.status, [one.code for one in result.findings]) == (Status.OK, ["stack.vllm-ascend/not-listed"])
