@@ -31,7 +31,7 @@ KINDS = {
     *("out-of-memory-job-too-large", "disk-or-permission", "kernels-not-compiled", "driver-or-firmware", "hardware"),
     *("container-config", "kv-transport", "not-environment"),
 }
-OF_THE_PROGRAM = frozenset({"P056", "P063", "P110"})
+OF_THE_PROGRAM = frozenset({"P056", "P063", "P073", "P110"})
 """Known issues that say that the program or the size of the job is the cause: naming one blames no node."""
 
 UNREAD: set[int] = set()
