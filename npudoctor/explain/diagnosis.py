@@ -87,9 +87,11 @@ class Diagnosis:
 
     @property
     def knows(self) -> bool:
-        """Whether any known error was found."""
-        own = self.answer is not None and self.answer.kind is AnswerKind.JOB_TOO_LARGE
-        return bool(own or self.suspects or self.messages or any(seen.code or seen.row for seen in self.codes))
+        """Whether any known error of the environment was found, or one that is not told from it."""
+        kind = self.answer.kind if self.answer is not None else None
+        seen = self.suspects or self.messages or any(code.code or code.row for code in self.codes)
+        of_the_job = (*_OF_THE_PROGRAM, AnswerKind.PROGRAM_OR_PACKAGES)
+        return kind not in of_the_job and bool(seen or kind is AnswerKind.JOB_TOO_LARGE)
 
 
 def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
@@ -103,7 +105,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     stop = overcome.stop_of(seen)
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
-    times = _times([one for one in seen if nodes[one.file] not in apart], shifts)
+    times = jobs.times_of([one for one in seen if nodes[one.file] not in apart], shifts)
     unexplained = _unexplained_exceptions(seen)
     failures = _failures(seen, files)
     first = _first_failure(failures, seen, times, unexplained)
@@ -249,11 +251,6 @@ def _waits(one: Sighting) -> bool:
     """Whether a code or symptom says first of all that a rank waited for another."""
     named = _named_by(one)
     return bool(named) and all(pitfall.consequence for pitfall in named)
-
-
-def _times(seen: Sequence[Sighting], shifts: Sequence[float]) -> Times:
-    year = max((one.moment.year or 0 for one in seen if one.moment), default=0) or 2000
-    return {id(one): jobs.stamp(one.moment, year, shifts[one.file]) for one in seen if one.moment}
 
 
 def _codes(seen: Iterable[Sighting], scanner: Scanner) -> tuple[CodeSeen, ...]:

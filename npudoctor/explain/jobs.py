@@ -170,6 +170,12 @@ def stamp(moment: Moment, year: int, shift: float) -> float:
     return moment.seconds(year) + (shift if moment.zone_s is None else 0.0)
 
 
+def times_of(seen: Sequence[Sighting], shifts: Sequence[float]) -> dict[int, float]:
+    """The seconds on the common clock of each sighting that has a time, by its identity."""
+    year = max((one.moment.year or 0 for one in seen if one.moment), default=0) or 2000
+    return {id(one): stamp(one.moment, year, shifts[one.file]) for one in seen if one.moment}
+
+
 def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
     """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
     seen = sorted(sightings, key=lambda one: (one.file, one.offset))

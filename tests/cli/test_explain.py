@@ -192,9 +192,13 @@ def test_files_that_are_not_read_for_one_reason_are_one_line(npudoctor: Command,
 def test_a_failure_of_the_program_itself_is_said_clearly_and_is_no_known_error(
     npudoctor: Command, tmp_path: Path
 ) -> None:
-    (tmp_path / "log").write_text("step 1\nKeyError: 'labels'\n", encoding="utf-8")
-    ran = npudoctor("explain", "--log", str(tmp_path / "log"))
-    assert (ran.code, ran.err) == (1, "")
+    for wrapper in (
+        "",
+        "[ERROR] 2026-01-01 (PID:1, Device:0, RankID:-1) ERR99999 UNKNOWN application exception\n",
+    ):
+        (tmp_path / "log").write_text(f"step 1\nKeyError: 'labels'\n{wrapper}", encoding="utf-8")
+        ran = npudoctor("explain", "--log", str(tmp_path / "log"))
+        assert (ran.code, ran.err) == (1, "")
     assert ran.out.startswith("Not the environment: the first exception is KeyError: 'labels'\n")
     document = npudoctor("explain", "--json", "--log", str(tmp_path / "log")).json
     assert (document["answer"]["kind"], document["pitfalls"]) == ("not-the-environment", [])
