@@ -152,7 +152,7 @@ def cuda_build(python: PythonEnvironment, imported: TorchImport | None = None) -
 def refuse_without_torch(python: PythonEnvironment, options: Options) -> None:
     """Raise NotApplicable where a framework of its own uses the NPUs, and nothing that is built on torch_npu."""
     packages = {one.name: one.package for one in knowledge.stacks().frameworks}
-    wanted = python.distributions.keys() | {packages[name] for name in options.frameworks}
+    wanted = {packages[name] for name in options.frameworks} or python.distributions.keys()
     own = next((title for package, title in _WITHOUT_TORCH.items() if package in wanted), None)
     on_torch = set(packages.values()) - _WITHOUT_TORCH.keys()
     if own is not None and python.torch_npu is None and on_torch.isdisjoint(wanted):

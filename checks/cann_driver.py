@@ -114,7 +114,9 @@ def nnal_matches(
     symbols that begin with _ZN3atb. Checked only where a package, a variable or the framework of --for requires ATB.
     """
     named = environment.non_empty(ATB_HOME) if environment is not None else None
-    asked = {knowledge.stacks().framework(name).package for name in options.frameworks}
+    table = knowledge.stacks()
+    asked = {table.framework(name).package for name in options.frameworks}
+    asked |= {part for name in options.frameworks for row in table.of(name) for part in row.requires}
     packages = asked | (python.distributions.keys() if python is not None else set())
     needing = [name for name in NEEDING_ATB if name in packages]
     if named is None and not needing:

@@ -8,6 +8,7 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
+from npudoctor.knowledge.tables.compatibility import WHEELS
 from npudoctor.sdk import Refused
 
 from . import messages
@@ -23,12 +24,28 @@ def choose_pair(torch: str, torch_npu: str, python: PythonEnvironment, cann: Can
     if torch and torch_npu:
         return torch, torch_npu
     stated = cann.chosen.stated if cann is not None and cann.chosen is not None else None
-    rows = knowledge.compatibility().releases_for_cann(stated, python=python.version) if stated else ()
+    table = knowledge.compatibility()
+    support = table.python(stated) if stated else None
+    if support is not None and not support.supports(python.version):
+        said = messages.OTHER_PYTHON_FIRST.text(
+            cann=stated, python=python.version, supported=f"{support.oldest} to {support.newest}"
+        )
+        raise Refused(said, instead="npudoctor fix python.create")
+    rows = table.releases_for_cann(stated, python=python.version) if stated else ()
     fitting = [row for row in rows if torch in ("", row.torch) and torch_npu in ("", row.version)]
     if fitting:
         row = min(
-            fitting, key=lambda row: _differs(python, "torch", row.torch) + _differs(python, "torch-npu", row.version)
+            fitting,
+            key=lambda row: (
+                not row.on_pypi,
+                _differs(python, "torch", row.torch) + _differs(python, "torch-npu", row.version),
+            ),
         )
+        if not (row.on_pypi or torch or torch_npu):
+            raise Refused(
+                messages.NOT_IN_THE_INDEX.text(release=row.version, where=WHEELS),
+                instead=f"--set torch={row.torch} torch_npu={row.version}",
+            )
         return row.torch, row.version
     raise Refused(messages.NO_PAIR_KNOWN.text(), instead="--set torch=2.5.1 torch_npu=2.5.1")
 

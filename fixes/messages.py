@@ -194,6 +194,11 @@ NOT_A_PYTHON = Sentence("{path} is not a working Python")
 # python.install-pair, python.install-packages
 
 NOT_A_VERSION = Sentence("not a version: {version!r}")
+OTHER_PYTHON_FIRST = Sentence("CANN {cann} supports Python {supported}, and this one is {python}: another Python first")
+NOT_IN_THE_INDEX = Sentence(
+    "the package index has no torch_npu for this CANN and this Python; the tables know {release}, whose wheel is on "
+    "{where}"
+)
 NO_PAIR_KNOWN = Sentence("no known torch and torch_npu pair for this CANN")
 NO_CPU_BUILD = Sentence(
     "CPU build of torch {version} not found: on x86-64 it is on PyTorch's own CPU index. Add that index, or a mirror "

@@ -77,7 +77,7 @@ def _explain_topics(args: argparse.Namespace) -> int:
     try:
         found = [(name, one) for name in args.ids for one in topics.find_all(name, catalog)]
     except topics.Unknown as problem:
-        several_codes = all(any(map(str.isdigit, name)) for name in args.ids)  # and no piece of a message
+        several_codes = all(re.search(r"\d|^[a-z-]+\.[a-z-]+$", name) for name in args.ids)  # and no piece of a message
         is_text = len(args.ids) > 1 and not several_codes
         one_text = (topics.codes(together) or topics.issues(together)) if is_text else ()
         found = [(together, one) for one in one_text]

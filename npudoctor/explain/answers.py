@@ -51,7 +51,7 @@ _DATA_FILE = re.compile(
 
 _OF_CONFIGURATION = re.compile(
     r"Undefined dataset \S|attention heads? \(\d{1,6}\) must be divisible|trust_remote_code=True"
-    r"|^\d{1,3} validation errors? for "
+    r"|^\d{1,3} validation errors? for (?!.{0,200}(?:ASCEND|Ascend|CANN|HCCL|NPU))"
 )
 """What a program says of its own configuration, whatever else its words speak of."""
 

@@ -98,11 +98,11 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     """Diagnose from the sightings of a scanner; `folders` are those that the user named."""
     files = scanner.files
     nodes = jobs.nodes_of([file.name for file in files], folders)
-    shown = retries.without_repeated(overcome.without_shutdown(scanner.sightings))
+    shown = retries.without_repeated(overcome.without_ends(overcome.without_shutdown(scanner.sightings, files)))
     every = jobs.attribute(shown, files, nodes)
     live, past = overcome.divide(every, files)
     seen, memories = figures.weigh(live)
-    stop = overcome.stop_of(seen)
+    stop = overcome.stop_of(seen, files)
     shifts = jobs.clock_shifts(files, nodes)
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = jobs.times_of([one for one in seen if nodes[one.file] not in apart], shifts)
@@ -175,7 +175,7 @@ def _echoes(failures: Mapping[str, Sequence[Sighting]], first: FirstFailure | No
     began = times.get(id(first.sighting))
     echoes = []
     for who, group in failures.items():
-        if who != first.who:
+        if who not in ("", first.who):
             one = min(group, key=lambda one: (times.get(id(one), float("inf")), _place(one)))
             time = times.get(id(one))
             after = None if began is None or time is None else max(time - began, 0.0)

@@ -25,7 +25,8 @@ _WELL = re.compile(
     r"|\b[Ss]uccessfully (?:installed|built|tagged|uninstalled|created|converted|exported|saved|deployed"
     r"|completed|finished|compiled|upgraded|pushed|verified)\b"
     r"|\b(?:installed|built|finished|completed|started|deployed|compiled|converted|exported|saved|upgraded|verified"
-    r"|executed|run) successfully\b|BUILD SUCCESS|Finished: SUCCESS|\[SUCCESS\]|\b(?:ATC|AMCT|OMG) run success"
+    r"|executed|run) successfully\b|\binstalled on platform \[\w{2,12}\] successfully\b"
+    r"|BUILD SUCCESS|Finished: SUCCESS|\[SUCCESS\]|\b(?:ATC|AMCT|OMG) run success"
     r"|\b(?:un)?install(?:ed|ation)? success|\bupgraded? success"
     r"|^\[100%\] Built target |^={3,} .{0,60}\b\d{1,6} passed\b|^\d{1,6} passed\b"
     r"|^#\d{1,4} (?:DONE \d|.{1,120}\bdone$)|^OK(?: \(.{1,60}\))?$"
@@ -126,6 +127,7 @@ _STOPPED = (
         ),
         "SIGTERM",
     ),
+    (re.compile(r"^\s{0,4}Terminated\s{0,4}$"), "SIGTERM"),
     (
         re.compile(r"CANCELLED AT .{0,40}DUE TO TIME LIMIT|\breason[\"']?[:=] ?[\"']?DeadlineExceeded"),
         "a time limit of the scheduler",
@@ -149,7 +151,15 @@ _STOPPED = (
 )
 WORDS = (
     *("KeyboardInterrupt", "^C", "nterrupted by ", "SIGINT", "SignalException: ", "death signal", "eceived signal 15"),
-    *("SIGTERM", "CANCELLED AT ", "DeadlineExceeded", "Preempted", "operation was cancel", "failed: cancel"),
+    *(
+        "SIGTERM",
+        "Terminated",
+        "CANCELLED AT ",
+        "DeadlineExceeded",
+        "Preempted",
+        "operation was cancel",
+        "failed: cancel",
+    ),
     *("by user", "by the user", "Post job cleanup.", "Cleaning up project dir", "Node failure on", "TO NODE FAILURE"),
 )
 """Words of which every line has one that shows that somebody stopped the job, for the prefilter."""

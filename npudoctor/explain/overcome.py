@@ -21,6 +21,12 @@ _GOES_ON = 20
 _INTERRUPTS_ITSELF = "blas_thread_init: pthread_create"
 """What OpenBLAS prints before it raises SIGINT in its own process (driver/others/blas_server.c)."""
 
+_PROBE = "P188"
+"""The known issue that Kubernetes ended a container whose probe failed."""
+
+_KILLED = ("-9\\b", "137\\b", "SIGKILL")
+"""What the expressions of a bare SIGKILL have."""
+
 _KILLED_LINES = 30
 """Lines before the line of a scheduler that ended the job, in which a launcher reports SIGKILL."""
 
@@ -75,20 +81,54 @@ def only_warned(seen: Sequence[Sighting], files: Sequence[FileRead]) -> set[int]
     }
 
 
-def _stops_in(seen: Sequence[Sighting]) -> list[Sighting]:
-    """The lines that say who stopped the job; not where OpenBLAS, which could start no thread, interrupts itself."""
-    stops = [one for one in seen if one.found.kind is Kind.STOP]
+def _stops_in(seen: Sequence[Sighting], files: Sequence[FileRead]) -> list[Sighting]:
+    """The lines that say who stopped the job; not those of an earlier job, after which this one made progress, and not
+    where OpenBLAS, which could start no thread, interrupts itself."""
+    stops = [one for one in seen if one.found.kind is Kind.STOP and one.offset >= files[one.file].went_on_at]
     return [] if any(_INTERRUPTS_ITSELF in one.text for one in seen) else stops
 
 
-def stop_of(seen: Sequence[Sighting]) -> Sighting | None:
+def stop_of(seen: Sequence[Sighting], files: Sequence[FileRead]) -> Sighting | None:
     """The first line that says who stopped the job."""
-    return next((one for one in _stops_in(seen) if one.found.what and not one.advice), None)
+    return next((one for one in _stops_in(seen, files) if one.found.what and not one.advice), None)
 
 
-def without_shutdown(seen: Sequence[Sighting]) -> list[Sighting]:
+def without_ends(seen: Sequence[Sighting]) -> list[Sighting]:
+    """The sightings without those that only say how a process was ended, where a failure is reported.
+
+    Kubernetes ends what answers no probe; torchrun sends SIGKILL to ranks that do not end after the first failure,
+    unless it names a SIGKILL as the first one.
+    """
+    memory = knowledge.pitfalls().pitfall(OUT_OF_HOST_MEMORY)
+    general = memory.general if memory is not None else ()
+    roots = [dict(one.found.values).get("exitcode", "") for one in seen if one.found.kind is Kind.ROOT_CAUSE]
+    killed_first = any(code.startswith("-9") for code in roots)
+
+    def is_end(one: Sighting) -> bool:
+        killed = one.found.by in general and any(word in one.found.by for word in _KILLED)
+        return one.found.what == _PROBE or (killed and not killed_first)
+
+    ends = {id(one) for one in seen if one.found.kind is Kind.SYMPTOM and is_end(one)}
+    failed = [one for one in seen if id(one) not in ends and _fails(one)] if ends else []
+    return [one for one in seen if id(one) not in ends or not any(_precedes(other, one) for other in failed)]
+
+
+def _fails(one: Sighting) -> bool:
+    """Whether a line reports a failure, by an exception or a known issue that stops a job."""
+    if one.gravity < 1.0 or one.advice or one.attempt:
+        return False
+    pitfall = knowledge.pitfalls().pitfall(one.found.what) if one.found.kind is Kind.SYMPTOM else None
+    return one.found.kind in (Kind.EXCEPTION, Kind.MEMORY) or (pitfall is not None and pitfall.severity == "error")
+
+
+def _precedes(failure: Sighting, end: Sighting) -> bool:
+    """Whether a failure may be why a process was ended: a probe is reported apart from the program's own lines."""
+    return end.found.what == _PROBE or failure.file != end.file or failure.offset < end.offset
+
+
+def without_shutdown(seen: Sequence[Sighting], files: Sequence[FileRead]) -> list[Sighting]:
     """The sightings without those that follow from a stop, up to the next command in the same log."""
-    stops = _stops_in(seen)
+    stops = _stops_in(seen, files)
     ends = [(one, one.line + min([_SHUTDOWN_LINES, *(int(value) for _, value in one.found.values)])) for one in stops]
     return [
         one

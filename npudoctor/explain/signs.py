@@ -16,7 +16,7 @@ _CONTAINER = re.compile(
     rb"|/\.dockerenv|/vllm-workspace/|\b[Kk]ubernetes\b|\bkubepods\b|\bpods?/|\bnerdctl\b|\bpodman\b",
     re.MULTILINE,
 )
-_ERRORS = (b"ERROR", b"Traceback", b"Error:", b"FATAL", b"CRITICAL", b"Exception")
+_ERRORS = (b"ssh exited with exit code ", b"ERROR", b"Traceback", b"Error:", b"FATAL", b"CRITICAL", b"Exception")
 _COMPLAINTS = (
     *(
         b"rror",

@@ -216,7 +216,9 @@ class _Page:
         if pitfalls and not answer:
             self._suspect(pitfalls[0])
         if document["notices"] and not (pitfalls or answer or document["messages"]):
-            self._title("No cause found: what is listed below stopped nothing, or the same command ran again")
+            raised = document["unexplained"]
+            why = f"No known error: the exception is {raised['shows']};" if raised else "No cause found:"
+            self._title(f"{why} what is listed below stopped nothing, or the same command ran again")
         for message in () if pitfalls else document["messages"]:
             self._title(message["meaning"])
             self._quote("evidence", message["text"])

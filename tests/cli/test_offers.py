@@ -43,3 +43,22 @@ def test_a_simulated_change_names_the_command_that_undoes_it(npudoctor: Command,
     undo = next(line for line in ran.err.splitlines() if "npudoctor undo" in line).split("#")[0].split()[2:]
     assert undo[2:] == node
     assert npudoctor(*undo).code == 0
+
+
+@pytest.mark.parametrize(
+    ("cann", "python", "said"),
+    [
+        ("8.2.RC1", "3.12.4", "CANN 8.2.RC1 supports Python 3.7 to 3.11, and this one is 3.12.4"),
+        ("8.0.0", "3.13.1", "the package index has no torch_npu for this CANN and this Python"),
+    ],
+)
+def test_no_pair_is_installed_that_cannot_work_or_is_not_in_the_index(
+    npudoctor: Command, tmp_path: Path, cann: str, python: str, said: str
+) -> None:
+    (tmp_path / "node.toml").write_text(
+        f"product = 'atlas-800t-a2-910b3'\ncann = {{ version = '{cann}' }}\n[python]\nversion = '{python}'\n"
+        "torch = ''\ntorch_npu = ''\n",
+        encoding="utf-8",
+    )
+    ran = npudoctor("fix", "python.install-pair", "--dry-run", "--simulate", str(tmp_path / "node.toml"))
+    assert said in " ".join(f"{ran.out} {ran.err}".split())

@@ -253,6 +253,33 @@ def test_what_a_scheduler_killed_ran_out_of_no_memory(killed: str) -> None:
     assert named(diagnosed("step 1", oom, killed, limit))[:1] == ["P113"]
 
 
+PROBE = "  Normal   Killing    2m (x6 over 18m)    kubelet  Container vllm failed liveness probe, will be restarted"
+KILLED = "torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 42)"
+
+
+@pytest.mark.parametrize("end", [PROBE, KILLED])
+def test_how_a_process_was_ended_is_no_cause_beside_a_failure(end: str) -> None:
+    assert named(diagnosed("step", end)) == (["P188"] if end == PROBE else ["P113"])
+    assert named(diagnosed(FAULT, *["step"] * 9, end)) == named(diagnosed(FAULT))
+    own = diagnosed("Traceback (most recent call last):", "KeyError: 'lr'", *["step"] * 9, end)
+    assert named(own) == [] and kind(own) is AnswerKind.NOT_THE_ENVIRONMENT
+
+
+def test_a_sigkill_that_torchrun_names_first_stays_the_cause() -> None:
+    root = (
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  rank      : 5 (local_rank: 5)",
+        "  exitcode  : -9 (pid: 42)",
+    )
+    assert named(diagnosed("[rank1]: KeyError: 'lr'", *["step"] * 9, KILLED, *root))[:1] == ["P113"]
+
+
+def test_the_stop_of_an_earlier_job_in_the_same_file_stopped_nothing() -> None:
+    limit = "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"
+    assert named(diagnosed(limit, *["epoch: 1 step: 100, loss is 2.3012"] * 9, FAULT)) == named(diagnosed(FAULT))
+
+
 def test_a_failed_node_stops_a_job_from_outside() -> None:
     cancelled = "slurmstepd: error: *** JOB 77 ON node0 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"
     found = diagnosed("step", "srun: error: Node failure on node12", cancelled, "Received 15 death signal")
