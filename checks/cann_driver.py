@@ -116,12 +116,12 @@ def nnal_matches(
     named = environment.non_empty(ATB_HOME) if environment is not None else None
     table = knowledge.stacks()
     asked = {table.framework(name).package for name in options.frameworks}
-    asked |= {part for name in options.frameworks for row in table.of(name) for part in row.requires}
     packages = asked | (python.distributions.keys() if python is not None else set())
     needing = [name for name in NEEDING_ATB if name in packages]
     if named is None and not needing:
         raise NotApplicable(messages.NNAL_NOT_REQUIRED.text())
     if nnal is None:
+        asked |= {part for name in options.frameworks for row in table.of(name) for part in row.requires}
         severity = Severity.WARNING if asked.isdisjoint(needing) else Severity.ERROR
         yield _missing_finding(cann, named, needing, severity)
         return
