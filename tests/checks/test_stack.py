@@ -90,6 +90,10 @@ def test_nnal_is_asked_for_by_the_framework_that_is_to_be_installed(tmp_path: Pa
     assert "vllm-ascend" in finding.summary and finding.severity is Severity.ERROR
     [finding] = told(NODE + packages(vllm_ascend="0.11.0"), tmp_path, "cann.nnal")["cann.nnal"].findings
     assert finding.severity is Severity.WARNING
+    verl = NODE + packages(verl="0.7.0", vllm_ascend="0.11.0")
+    [finding] = told(verl, tmp_path, "cann.nnal", frameworks=("verl",))["cann.nnal"].findings
+    assert finding.severity is Severity.ERROR
+    assert told(NODE, tmp_path, "cann.nnal", frameworks=("verl",))["cann.nnal"].status is Status.SKIPPED
     assert told(NODE, tmp_path, "cann.nnal", frameworks=("mindspore",))["cann.nnal"].status is Status.SKIPPED
 
 
