@@ -254,9 +254,16 @@ def _later_parts(given: Mapping[str, str]) -> list[str]:
 
 
 def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
-    """What fits each of two releases that no pair holds together, and the smaller of the two changes."""
+    """The smallest change for two releases that no published pair holds together, and the pairs of each."""
     note = knowledge.compatibility().note_of_wheel
-    yield f"{given}: no torch_npu is published for both"
+    yield f"{given}: no published pair has both"
+    if answer["advice"]:
+        yield f"smallest change: {answer['advice']} ({answer['rests_on']})"
+        for part in ("torch", "torch_npu"):
+            if version := answer["install"].get(part):
+                keep = "--no-deps " if part == "torch_npu" else ""
+                yield f'    pip install {keep}"{part}=={version}"{note(version) if keep else ""}'
+    yield "published pairs:"
     asked = answer["given"]
     for part, fits in answer["fits"].items():
         named = f"{'CANN' if part == 'cann' else part} {asked[part]}"
@@ -267,12 +274,6 @@ def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
         yield f"  {named}: torch {fits['torch']} and torch_npu {fits['torch_npu']}{other}"
         yield f'    pip install "torch=={fits["torch"]}"  # on x86_64: "torch=={fits["torch"]}+cpu"'
         yield f'    pip install --no-deps "torch_npu=={fits["torch_npu"]}"{note(fits["torch_npu"])}'
-    if answer["advice"]:
-        yield f"smallest change: {answer['advice']} ({answer['rests_on']})"
-        for part in ("torch", "torch_npu"):
-            if version := answer["install"].get(part):
-                keep = "--no-deps " if part == "torch_npu" else ""
-                yield f'    pip install {keep}"{part}=={version}"{note(version) if keep else ""}'
 
 
 # A framework

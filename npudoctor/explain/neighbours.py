@@ -30,6 +30,8 @@ CPU_WHEEL = "P038"
 _PINNED = re.compile(rb"depends on torch==(\d+\.\d+(?:\.\d+)?)")
 _REQUESTED = re.compile(rb"user requested torch==(\d+\.\d+(?:\.\d+)?)")
 FOR_CUDA = frozenset({"P105", "P167"})
+NO_LAUNCH = "P126"
+_PDSH = re.compile(rb"^pdsh@\S{1,80}: (\S{1,80}): ssh exited")
 _CRASH = 30
 _IMPORT = re.compile(rb"import torch_npu|torch_npu/__init__\.py")
 _CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
@@ -141,7 +143,8 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
     no repository stops builds, and no program that asks for its commit.
     A CUDA-only package that is replaced stops nothing, and a module of another device that DKMS builds no NPU.
     Syntax that is invalid is that of a newer Python only where the line is a `match` or the like. That pip has no build
-    with +cpu is not the cause where the user asked for another release of torch.
+    with +cpu is not the cause where the user asked for another release of torch. A host whose program printed a
+    traceback was reached, whatever ssh returns.
     """
     if known == CRASHED_IMPORT:
         near = lines[max(number - _CRASH, 0) : number + _CRASH]
@@ -159,6 +162,9 @@ def fits(known: str, lines: list[bytes], number: int) -> bool:
         return not any(map(_OTHER_MODULE.search, above)) and not _is_of_the_project(above)
     if known == OUT_OF_HOST_MEMORY and lines[number].strip() == b"Killed":
         return not any(map(_FAILURE.search, lines[max(number - 3, 0) : number]))
+    if known == NO_LAUNCH and (host := _PDSH.search(lines[number])):
+        above = lines[max(number - _TRACEBACK, 0) : number]
+        return not any(line.startswith(host[1] + b": ") and b"Traceback (most" in line for line in above)
     if known in FOR_CUDA:
         above = lines[max(number - _DETAILS, 0) : number]
         return not (_IS_REPLACED.search(lines[number]) or any(map(_WARNS_OF_REPLACEMENT.search, above)))

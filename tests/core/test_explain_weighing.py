@@ -615,3 +615,16 @@ def test_an_issue_that_refines_that_of_the_first_rank_comes_before_it() -> None:
         "listen on ip[10.0.0.1] and specific port[16666] fail.",
     )
     assert named(found)[:1] == ["P023"]
+
+
+def test_what_pdsh_says_of_a_host_that_was_reached_hides_no_exception() -> None:
+    trace = (
+        "node2: Traceback (most recent call last):",
+        '  node2: File "/work/train.py", line 9',
+        "node2: KeyError: 'lr'",
+    )
+    for code in (1, 255):
+        ended = diagnosed("\n".join([*trace, f"pdsh@node1: node2: ssh exited with exit code {code}"]))
+        assert named(ended) == [] and ended.answer and ended.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert named(diagnosed("pdsh@node1: node2: ssh exited with exit code 255")) == ["P126"]
+    assert named(diagnosed("pdsh@node1: node2: ssh exited with exit code 1")) == []
