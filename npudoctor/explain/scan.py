@@ -112,6 +112,7 @@ class Scanner:
         self._in_json = False
         self._progress_at = None
         self._commands = Commands()
+        self._faults_of_packages = set()
         tail = whole = b""
         unfinished = 0
         first = True
