@@ -102,9 +102,11 @@ def commands(change: Solution, python: PythonEnvironment) -> Iterator[str]:
 def install_command(executable: str, part: str, version: str, python: PythonEnvironment) -> str:
     """The command that installs torch, torch_npu or numpy; on x86_64 the CPU build of torch, which has an index."""
     cpu = part == "torch" and python.machine == "x86_64"
-    note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
-    note = knowledge.compatibility().note_of_wheel(version) if part == "torch_npu" else note
-    keep = "--no-deps " if part == "torch_npu" else ""
+    keep = note = ""
+    if cpu:
+        note = "  # from the PyTorch CPU wheel index or its mirror"
+    elif part == "torch_npu":
+        keep, note = "--no-deps ", knowledge.compatibility().note_of_wheel(version)
     return f'{quote(executable)} -m pip install {keep}"{part}=={version}{"+cpu" if cpu else ""}"{note}'
 
 

@@ -209,7 +209,6 @@ _WORDS = {
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
-    note = knowledge.compatibility().note_of_wheel
     given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
     if pythons := answer.get("python_supported"):
         whose = "torch_npu" if answer["given"].get("torch_npu") else "CANN"
@@ -228,8 +227,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     elif answer["install"]:
         install = answer["install"]
         yield f"{given}: install torch {install['torch']} and torch_npu {install['torch_npu']} ({answer['rests_on']})"
-        yield f'  pip install "torch=={install["torch"]}"  # on x86_64: "torch=={install["torch"]}+cpu"'
-        yield f'  pip install --no-deps "torch_npu=={install["torch_npu"]}"{note(install["torch_npu"])}'
+        yield from _pip_lines(install, "  ")
     for number, row in enumerate(answer["releases"]):
         if number or answer["advice"] or answer["install"]:
             yield ""
@@ -245,6 +243,15 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     yield f"as of {answer['as_of']}"
 
 
+def _pip_lines(releases: Mapping[str, str], indent: str) -> Iterator[str]:
+    """The commands that install torch and torch_npu, as far as they are among these releases."""
+    if torch := releases.get("torch"):
+        yield f'{indent}pip install "torch=={torch}"  # on x86_64: "torch=={torch}+cpu"'
+    if torch_npu := releases.get("torch_npu"):
+        note = knowledge.compatibility().note_of_wheel(torch_npu)
+        yield f'{indent}pip install --no-deps "torch_npu=={torch_npu}"{note}'
+
+
 def _later_parts(given: Mapping[str, str]) -> list[str]:
     """Releases of CANN or torch that begin with the one that is given: 8.3.RC1 for 8.3."""
     table = knowledge.compatibility()
@@ -255,14 +262,10 @@ def _later_parts(given: Mapping[str, str]) -> list[str]:
 
 def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
     """The smallest change for two releases that no published pair holds together, and the pairs of each."""
-    note = knowledge.compatibility().note_of_wheel
     yield f"{given}: no published pair has both"
     if answer["advice"]:
         yield f"smallest change: {answer['advice']} ({answer['rests_on']})"
-        for part in ("torch", "torch_npu"):
-            if version := answer["install"].get(part):
-                keep = "--no-deps " if part == "torch_npu" else ""
-                yield f'    pip install {keep}"{part}=={version}"{note(version) if keep else ""}'
+        yield from _pip_lines(answer["install"], "    ")
     yield "published pairs:"
     asked = answer["given"]
     for part, fits in answer["fits"].items():
@@ -272,8 +275,7 @@ def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
             continue
         other = f", with CANN {fits['cann']}" if part == "torch" else ""
         yield f"  {named}: torch {fits['torch']} and torch_npu {fits['torch_npu']}{other}"
-        yield f'    pip install "torch=={fits["torch"]}"  # on x86_64: "torch=={fits["torch"]}+cpu"'
-        yield f'    pip install --no-deps "torch_npu=={fits["torch_npu"]}"{note(fits["torch_npu"])}'
+        yield from _pip_lines(fits, "    ")
 
 
 # A framework

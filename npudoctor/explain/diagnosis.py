@@ -27,7 +27,6 @@ _OF_THE_PROGRAM = (AnswerKind.NOT_THE_ENVIRONMENT, AnswerKind.STOPPED, AnswerKin
 _place = attrgetter("file", "offset")
 _SAME_INSTANT_S = 1.0
 _SAME_REPORT_S = 5.0
-_REPORTED = 0.8
 
 
 @record(frozen=True)
@@ -281,16 +280,6 @@ def _messages(seen: Iterable[Sighting]) -> tuple[tuple[ErrorText, Sighting], ...
     return tuple(firsts.values())
 
 
-def _is_failure(one: Sighting) -> bool:
-    """Whether a line reports a failure, not an attempt or advice."""
-    if one.advice or one.attempt or one.gravity < _REPORTED:
-        return False
-    if one.found.kind is Kind.SYMPTOM:
-        pitfall = knowledge.pitfalls().pitfall(one.found.what)
-        return pitfall is not None and pitfall.severity == "error"
-    return one.found.kind in (Kind.CODE, Kind.EXCEPTION, Kind.MEMORY)
-
-
 def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sighting]:
     """The exceptions without a known error near them; with `generic`, also those near mere wrappers."""
     kinds = (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE, Kind.MEMORY)
@@ -340,7 +329,7 @@ def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, 
     """The failures of each rank, process or file."""
     failures: dict[str, list[Sighting]] = {}
     told = (one for one in seen if one.gravity == 1.0 or not jobs.is_of_scheduler(files[one.file].name))
-    for one in filter(_is_failure, told):
+    for one in filter(overcome.is_failure, told):
         who = one.source.label if one.source.known or len(files) == 1 else files[one.file].name
         failures.setdefault(who, []).append(one)
     return failures

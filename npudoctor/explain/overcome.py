@@ -21,6 +21,9 @@ _GOES_ON = 20
 _INTERRUPTS_ITSELF = "blas_thread_init: pthread_create"
 """What OpenBLAS prints before it raises SIGINT in its own process (driver/others/blas_server.c)."""
 
+_REPORTED_GRAVITY = 0.8
+"""The least weight of a line that reports a failure."""
+
 _PROBE = "P188"
 """The known issue that Kubernetes ended a container whose probe failed."""
 
@@ -99,26 +102,27 @@ def without_ends(seen: Sequence[Sighting]) -> list[Sighting]:
     Kubernetes ends what answers no probe; torchrun sends SIGKILL to ranks that do not end after the first failure,
     unless it names a SIGKILL as the first one.
     """
-    memory = knowledge.pitfalls().pitfall(OUT_OF_HOST_MEMORY)
-    general = memory.general if memory is not None else ()
     roots = [dict(one.found.values).get("exitcode", "") for one in seen if one.found.kind is Kind.ROOT_CAUSE]
     killed_first = any(code.startswith("-9") for code in roots)
 
     def is_end(one: Sighting) -> bool:
-        killed = one.found.by in general and any(word in one.found.by for word in _KILLED)
+        killed = _is_weak_sign_of_memory(one) and any(word in one.found.by for word in _KILLED)
         return one.found.what == _PROBE or (killed and not killed_first)
 
     ends = {id(one) for one in seen if one.found.kind is Kind.SYMPTOM and is_end(one)}
-    failed = [one for one in seen if id(one) not in ends and _fails(one)] if ends else []
+    others = [one for one in seen if id(one) not in ends and one.found.kind is not Kind.CODE] if ends else []
+    failed = [one for one in others if one.gravity == 1.0 and is_failure(one)]
     return [one for one in seen if id(one) not in ends or not any(_precedes(other, one) for other in failed)]
 
 
-def _fails(one: Sighting) -> bool:
-    """Whether a line reports a failure, by an exception or a known issue that stops a job."""
-    if one.gravity < 1.0 or one.advice or one.attempt:
+def is_failure(one: Sighting) -> bool:
+    """Whether a line reports a failure, not an attempt or advice."""
+    if one.advice or one.attempt or one.gravity < _REPORTED_GRAVITY:
         return False
-    pitfall = knowledge.pitfalls().pitfall(one.found.what) if one.found.kind is Kind.SYMPTOM else None
-    return one.found.kind in (Kind.EXCEPTION, Kind.MEMORY) or (pitfall is not None and pitfall.severity == "error")
+    if one.found.kind is Kind.SYMPTOM:
+        pitfall = knowledge.pitfalls().pitfall(one.found.what)
+        return pitfall is not None and pitfall.severity == "error"
+    return one.found.kind in (Kind.CODE, Kind.EXCEPTION, Kind.MEMORY)
 
 
 def _precedes(failure: Sighting, end: Sighting) -> bool:
@@ -140,11 +144,17 @@ def without_shutdown(seen: Sequence[Sighting], files: Sequence[FileRead]) -> lis
     ]
 
 
+def _is_weak_sign_of_memory(one: Sighting) -> bool:
+    """Whether a line shows by general words alone, such as a bare SIGKILL, that the host's memory was exhausted."""
+    memory = knowledge.pitfalls().pitfall(OUT_OF_HOST_MEMORY)
+    return memory is not None and one.found.by in memory.general
+
+
 def _is_killed_by(stop: Sighting, one: Sighting) -> bool:
     """Whether a line reports SIGKILL shortly before a scheduler says that it ended the job: it writes its line last."""
-    memory = knowledge.pitfalls().pitfall(OUT_OF_HOST_MEMORY)
-    killed = memory is not None and one.found.by in memory.general
-    return killed and "scheduler" in stop.found.what and 0 <= stop.line - one.line <= _KILLED_LINES
+    return (
+        _is_weak_sign_of_memory(one) and "scheduler" in stop.found.what and 0 <= stop.line - one.line <= _KILLED_LINES
+    )
 
 
 def answer_of(
