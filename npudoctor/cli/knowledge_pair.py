@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -282,7 +283,10 @@ def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
 
 
 def _framework(args: argparse.Namespace) -> int:
-    """The published sets of one release of a framework, else one of each of the newest that match what is given."""
+    """The published sets of one release of a framework, else one of each of the newest that match what is given.
+
+    Final releases come before candidates (rc).
+    """
     name, _, version = (args.framework or f"vllm-ascend={args.vllm_ascend}").partition("=")
     table = knowledge.stacks()
     try:
@@ -292,7 +296,9 @@ def _framework(args: argparse.Namespace) -> int:
     version = version.lstrip("=").strip()
     parts = ("cann", "python", "torch", "torch_npu", "driver")
     here = {part: getattr(args, part) for part in parts if getattr(args, part)}
-    found = [table.release(framework.name, version)] if version else table.of(framework.name)
+    known = table.of(framework.name)
+    final_first = sorted(known, key=lambda row: row.is_candidate)
+    found = [table.release(framework.name, version)] if version else final_first
     sets = ([one for one in row.sets() if all(_names(one, part, here) for part in here)] for row in found if row)
     matching = [one for each in sets for one in (each if version else each[:1])]
     rows = [_framework_row(row, args) for row in matching[:SHOWN]]
@@ -305,6 +311,7 @@ def _framework(args: argparse.Namespace) -> int:
         "as_of": table.as_of,
         "releases": rows,
         "requires": others[:SHOWN] if version else [],
+        "other_releases": [row.release for row in (known if found == [None] else () if version else matching[SHOWN:])],
         "chips": {row.family: row.supported and not is_older(version, row.since or "0") for row in chips},
         "chips_since": {row.family: row.since for row in chips if row.since},
     }
@@ -364,6 +371,8 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
         lines += [f"  {_WORDS['driver_fit']:<17} {row['driver_fit']}"] if row["driver_fit"] else []
         lines += [f"  {'note':<17} {row['note']}"] if row["note"] else []
         lines += [f"  {'source':<17} {', '.join(row['sources'])}", ""]
+    if other := ", ".join(answer["other_releases"]):
+        lines += textwrap.wrap(f"other releases (--for {framework.name}=RELEASE): {other}", 110, subsequent_indent="  ")
     for family, supported in answer["chips"].items() if answer["releases"] else ():
         since = answer["chips_since"].get(family)
         words, limit = ("supported on", "since") if supported else ("not supported on", "before")

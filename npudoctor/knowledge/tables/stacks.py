@@ -77,6 +77,11 @@ class FrameworkRelease:
         needed = [{part: version for part, version in one.items() if version is not None} for one in found]
         return (self, *(replace(self, requires=one, also_requires=()) for one in needed))
 
+    @property
+    def is_candidate(self) -> bool:
+        """Whether the release is a candidate: 0.26.0rc1."""
+        return "rc" in spelling(self.release)
+
     def speaks_of(self, version: str) -> bool:
         """Whether the row is of this release, in any spelling: by its name, by its train, or by `*`.
 
