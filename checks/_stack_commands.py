@@ -92,11 +92,12 @@ def _packages(
             yield f"{pip} {_pin(part, release)}  # {messages.AGAIN.text()}"
     last = [_pin(part, release) for part in packages if part not in (*FIRST, *plug_ins)]
     again = bool(first) and stays and own in replaced
-    if framework.in_package_index and (again or not stays):
+    in_index = framework.has_in_package_index(release.release)
+    if in_index and (again or not stays):
         last.insert(0, _pin_of(framework, release))
     if last:
         yield f"{pip} {' '.join(last)}{f'  # {messages.AGAIN.text()}' if again else ''}"
-    if not framework.in_package_index and not stays:
+    if not in_index and not stays:
         source = next(iter((*release.sources, *framework.sources)), "")
         note = messages.PUBLISHED_ELSEWHERE.text(title=framework.title, release=release.release, source=source)
         yield f"npudoctor knowledge pair --for {quote(f'{framework.name}={release.release}')}  # {note}"

@@ -205,7 +205,7 @@ def _how_to_install(framework: Framework, change: Smallest | None) -> str:
     source = next(iter((*(release.sources if release is not None else ()), *framework.sources)), "")
     if change is None or release is None or release.release == "*":
         return messages.INSTALL_ANY.text(title=framework.title, source=source)
-    if not framework.in_package_index:
+    if not framework.has_in_package_index(release.release):
         what = messages.PART.text(part=framework.title, version=release.release)
         return messages.INSTALL_ELSEWHERE.text(what=what, source=source)
     changes = text_of_releases(change.changes)

@@ -348,7 +348,8 @@ class _Run:
             return None
         known = [self.results[id] for id in check.explained_by if id in self.results]
         elsewhere = {result.check for result in known if finding.chips and result.is_elsewhere(finding.chips)}
-        if cause := self._blocker([id for id in check.explained_by if id not in elsewhere]):
+        moot = {result.check for result in known if result.with_cause_from(self.results) is not result}
+        if cause := self._blocker([id for id in check.explained_by if id not in elsewhere | moot]):
             return cause
         return next((result.check for result in known if finding.chips and result.names(finding.chips)), None)
 
@@ -367,7 +368,7 @@ class _Run:
     def _report(self, started_at: datetime, duration_s: float) -> Report:
         named = {name for name in self.selection.names if name in self.catalog.checks}
         order = [*(result.check for result in self.catalog.broken), *(check.id for check in self.chosen)]
-        results = tuple(self.results[id] for id in order)
+        results = tuple(self.results[id].with_cause_from(self.results) for id in order)
         if self.selection.names and all(result.status is Status.SKIPPED for result in results):
             named = set(order)  # a group was requested, and nothing of it was judged
         verdict, exit_code = judge(results, fail_on=self.selection.fail_on, named=named)

@@ -255,6 +255,13 @@ class Result(Model):
         errors = [one for one in self.findings if one.severity is Severity.ERROR]
         return bool(errors) and all(one.chips for one in errors) and not self.names(chips)
 
+    def with_cause_from(self, results: Mapping[str, Result]) -> Result:
+        """This result; where the check that blocks it does not apply on this node, it does not apply either."""
+        cause = results.get(self.blocked_by) if self.blocked_by else None
+        if cause is None or cause.skip is not Skip.NOT_APPLICABLE:
+            return self
+        return replace(self, skip=Skip.NOT_APPLICABLE, blocked_by=None, reason=cause.reason)
+
     @property
     def leaves_undetermined(self) -> bool:
         """Whether a tool's failure, not the state of the node, left this check without a result."""

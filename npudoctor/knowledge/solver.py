@@ -178,8 +178,10 @@ def _canns(
         yield stack.cann
     if "cann" in demand.requires or stack.cann is not None:
         known = release.cann if release is not None else [support.cann for support in table.hdk_support]
-        others = dict.fromkeys([*filter(None, [demand.named.get("cann")]), *known])
-        yield from (one for one in others if one != stack.cann and ".X" not in one and demand.accepts("cann", one))
+        exact = [one for one in known if ".X" not in one]
+        final = [one for one in exact if not re.search("alpha|beta", one)]
+        others = dict.fromkeys([*filter(None, [demand.named.get("cann")]), *(final or exact)])
+        yield from (one for one in others if one != stack.cann and demand.accepts("cann", one))
 
 
 def _complete(

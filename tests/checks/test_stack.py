@@ -15,7 +15,7 @@ from npudoctor.facts.node.working_folder import working_folder
 from npudoctor.facts.python.operator_builds import family_of
 from npudoctor.facts.python.published_releases import misfit
 from npudoctor.facts.system.storage import Mount, Mounts
-from npudoctor.findings import Severity, Status
+from npudoctor.findings import Severity, Skip, Status
 from npudoctor.host.live.local import LocalHost
 from npudoctor.sdk import Unavailable
 from npudoctor.testing import run
@@ -235,6 +235,8 @@ def test_of_several_published_sets_the_one_of_this_cann_is_asked_for(tmp_path: P
         ("cann", "8.5.0", "9.0.0", Severity.WARNING),
         ("cann", ">=8.3.RC1", "9.0.0", None),
         ("cann", ">=8.3.RC1, <9.0.0", "9.0.0", Severity.ERROR),
+        ("cann", ">=8.3.RC1, <9.1.0", "9.1.0-beta.3", Severity.ERROR),
+        ("cann", ">=8.3.RC1, <9.1.0", "9.0.1", None),
         ("python", ">= 3.10, < 3.12", "3.12.1", Severity.ERROR),
         ("transformers", ">=4.57.4, <5.0.0", "4.57.6", None),
         ("vllm", "0.11.0", "of my own", None),
@@ -291,6 +293,23 @@ def test_a_framework_that_is_asked_for_decides_whether_torch_is_required(
 ) -> None:
     bare = MINDSPORE + python_with({}, torch="", torch_npu="")
     assert told(bare, tmp_path, "python.torch", frameworks=(name,))["python.torch"].status is status
+
+
+def test_a_wrong_cann_is_said_where_no_torch_is_required(tmp_path: Path) -> None:
+    bare = MINDSPORE.replace("8.2.RC1", "8.0.RC3") + python_with({"mindspore": "2.10.0"}, torch="", torch_npu="")
+    results = told(bare, tmp_path, "python", "stack")
+    assert {name for name, one in results.items() if one.status is Status.ERROR} == {"stack.mindspore"}
+    (finding,) = results["stack.mindspore"].findings
+    assert finding.hint.endswith(" Or keep MindSpore 2.10.0, and install CANN 9.1.0.")
+    moot = {"python.pairing", "python.cann-pairing", "python.known-bad"}
+    assert {results[name].reason for name in moot} == {"MindSpore requires no torch"}
+    assert {results[name].skip for name in moot} == {Skip.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize(("version", "is_in_index"), [("2.2.14", False), ("2.6.0rc1", False), ("2.7.0", True)])
+def test_a_release_that_the_package_index_lacks_is_not_advised_by_pip(version: str, *, is_in_index: bool) -> None:
+    assert knowledge.stacks().framework("mindspore").has_in_package_index(version) is is_in_index
+    assert not knowledge.stacks().framework("mindie").has_in_package_index(version)
 
 
 def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:

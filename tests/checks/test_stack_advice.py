@@ -294,16 +294,18 @@ def test_a_newer_cann_comes_with_the_driver_that_it_requires(tmp_path: Path) -> 
 
 
 def test_a_newer_cann_is_not_advised_where_the_driver_is_too_old_for_it(tmp_path: Path) -> None:
-    finding = of(node(driver="24.1.0", mindspore="2.7.2"), tmp_path, "mindspore")
-    assert [line for line in shown(finding) if "toolkit" in line or "driver" in line] == [
-        "./Ascend-cann-toolkit_8.3.RC1_linux-$(arch).run --install"
-    ]
+    for driver, cann in (("24.1.0", "8.3.RC2"), ("26.0.RC1", "9.1.1")):
+        said = node(driver=driver, cann="9.2.0", torch="", torch_npu="")
+        finding = of(said, tmp_path, "mindspore", asked=True)
+        assert [line for line in shown(finding) if "toolkit" in line or "driver" in line] == [
+            f"./Ascend-cann-toolkit_{cann}_linux-$(arch).run --install"
+        ]
 
 
 def test_the_nearest_cann_wins_where_two_cost_the_same(tmp_path: Path) -> None:
-    finding = of(node(), tmp_path, "mindspore", asked=True)
-    assert "MindSpore 2.7.1" in (finding.hint or "")
-    assert "cann-toolkit_8.3.RC1" in shown(finding)[0]
+    finding = of(node(cann="8.0.RC1"), tmp_path, "mindspore", asked=True)
+    assert "MindSpore 2.3.0" in (finding.hint or "")
+    assert "cann-toolkit_8.0.RC2" in shown(finding)[0]
 
 
 @pytest.mark.parametrize(

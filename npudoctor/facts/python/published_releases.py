@@ -16,7 +16,8 @@ from npudoctor.sdk import ParseError, Severity
 def misfit(part: str, published: str, here: str) -> Severity | None:
     """How badly a release differs from the published one; None where it fits, or is no version that can be compared.
 
-    A later patch of the published CANN, a later post release of torch_npu, and a newer driver fit.
+    A later patch of the published CANN, a later post release of torch_npu, and a newer driver fit. A test build of a
+    release (9.1.0-beta.3) is not below it.
     """
     with contextlib.suppress(ParseError):
         if part == "cann":
@@ -38,8 +39,9 @@ def _cann_misfit(published: str, here: str) -> Severity | None:
     if published.startswith((">", "<")):
         version = CannVersion.parse(here)
         low = [CannVersion.parse(bound[2:]) for bound in bounds if bound.startswith(">=")]
-        high = [CannVersion.parse(bound.lstrip("<=")) for bound in bounds if bound.startswith("<")]
-        fits = all(version >= one for one in low) and all(version < one for one in high)
+        high = [bound.lstrip("<=") for bound in bounds if bound.startswith("<")]
+        is_below = all(version < CannVersion.parse(one) and not here.startswith(one) for one in high)
+        fits = all(version >= one for one in low) and is_below
         return None if fits else Severity.ERROR
     if covers(published, here):
         return None

@@ -21,7 +21,8 @@ class Framework:
     """A framework: `package` is the Python distribution, `brings` those that belong to the same release, `also_called`
     other names that people use.
 
-    Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
+    Where it is not `in_package_index`, or a release is older than `in_package_index_since`, its vendor publishes it
+    elsewhere, and no `pip install` of it can be advised.
     Some jobs do without the parts in `optional`, and where one of the distributions in `instead` is installed, all do.
     """
 
@@ -31,6 +32,7 @@ class Framework:
     package: str
     brings: tuple[str, ...] = ()
     in_package_index: bool = True
+    in_package_index_since: str | None = None
     optional: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -39,6 +41,11 @@ class Framework:
     def names(self) -> tuple[str, ...]:
         """Every name by which a person may ask for it."""
         return (self.name, self.title, self.package, *self.also_called)
+
+    def has_in_package_index(self, release: str) -> bool:
+        """Whether `pip install` finds this release."""
+        since = self.in_package_index_since
+        return self.in_package_index and (since is None or _order(release) >= _order(since))
 
 
 class UnknownFramework(ValueError):
