@@ -30,7 +30,10 @@ _LIMITS = (
         "the compiler of kernels does not take what the program's kernel does",
     ),
     (
-        re.compile(r"\bInvalid_(?:Argument|Input|Attr)_?\w{0,24}\(EZ00[0-3]\d\)|^\W{0,8}EZ00[0-3]\d: "),
+        re.compile(
+            r"\bInvalid_(?:Argument|Input|Attr)_?\w{0,24}\(EZ00[0-3]\d\)|^\W{0,8}EZ00[0-3]\d: "
+            r"|is unsupported\. Reason: (?:\[Dynamic shape|The op is dynamic|.{0,60}data ?type DT_)"
+        ),
         "an operator refuses the data type, shape or value of an argument",
     ),
     (
@@ -127,6 +130,14 @@ _LIMITS = (
         "the program is compiled with another C++ ABI than a library that it is linked with",
     ),
     (
+        re.compile(
+            r"undefined reference to (?!.{0,4}(?:acl|rt|ge|gert|[Hh]ccl|std|c10|at|torch|caffe2|atb|[Mm]ki|AsdOps|AtbOps|op_api"
+            r"|drv|hal|ProfMgr|dsmi|dcmi|devmm|optiling|platform_ascendc|at_npu|__cxa|_ZS)(?:[A-Z]|_|::))"
+            r"(?!.{0,160}@)|@GFORTRAN"
+        ),
+        "the linker does not find a function or a library that the program is linked with",
+    ),
+    (
         re.compile(r"cannot find -lnpu_hccl"),
         "the option WITH_ASCEND of Paddle is obsolete: its part for NPUs is PaddleCustomDevice",
     ),
@@ -174,6 +185,10 @@ _STEPS = {
     "the program is compiled with another C++ ABI than a library that it is linked with": (
         "Compile it with -D_GLIBCXX_USE_CXX11_ABI=0, or 1 where the library has std::__cxx11 in its names."
     ),
+    "the linker does not find a function or a library that the program is linked with": (
+        "Link with the library that has the function (-L FOLDER -l NAME); for one that another library requires, add "
+        "-Wl,-rpath-link,FOLDER."
+    ),
     "the option WITH_ASCEND of Paddle is obsolete: its part for NPUs is PaddleCustomDevice": (
         "Build without WITH_ASCEND, and build the plug-in backends/npu of PaddleCustomDevice."
     ),
@@ -186,6 +201,7 @@ _STEP = "Another option or size that avoids it, or a release of the program or f
 WORDS = (
     "shlib-undefined: ",
     "EZ00",
+    "is unsupported. Reason: ",
     "ailed to compute cache",
     "ailed to calculate checksum",
     "COPY failed: ",
