@@ -20,7 +20,10 @@ _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
 _CODE_LIKE = re.compile(
     r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}|(?i:ERR|MIE|[EW][A-Z])\d{1,8}"
 )
-_EXIT = re.compile(r"(?i)(?:exit(?:ed with)?[ _]?(?:code|status)?|return[ _]?code|rc)[\s:=]{0,3}(-?\d{1,3})\W?")
+_EXIT = re.compile(
+    r"(?i)(?:(?:exit(?:ed with)?[ _]?(?:code|status)?|return[ _]?code|rc)[\s:=]{0,3}(?P<code>-?\d{1,3})"
+    r"|signal[\s:=]{1,3}(?P<signal>\d{1,2}))\W?"
+)
 _LETTERS_AND_NUMBER = re.compile(r"(?P<letters>[A-Za-z]{1,20}(?:[ _-][A-Za-z]{1,20})?)[ _-]{0,3}(?P<number>\d{1,20})")
 _SYMBOL_AND_NUMBER = re.compile(r"(?P<symbol>[A-Za-z_:]\w*(?:::\w+)*)\W{1,3}-?(?:0x[0-9A-Fa-f]+|\d+)\W?")
 _SPOKEN = re.compile(r"\S[\s:]+\S|\.so\b|[A-Z]_[A-Z]|\(\)")
@@ -72,23 +75,29 @@ def code(text: str) -> ErrorCode | None:
 def codes(text: str) -> tuple[ErrorCode | Code, ...]:
     """Every meaning of a code, by its number, its symbol, or a piece of a message whose words choose among them.
 
-    A code of both tables is the row of errors.json.
+    A code of both tables is the row of errors.json. A number alone is an exit code first, where it is one of a shell.
     """
     errors = knowledge.errors()
-    if (ended := _EXIT.fullmatch(text)) and (row := errors.code(f"exit code {_exit_code(int(ended[1]))}")):
-        return (row,)
+    ended = _EXIT.fullmatch(text)
+    number = _exit_code(text, ended)
+    exit_code = errors.code(f"exit code {number}") if number is not None else None
+    if ended:
+        return (exit_code,) if exit_code else ()
     by_symbol = (row for row in errors.codes if row.name and row.name.upper() == text.upper())
     own = errors.code(text) or next(by_symbol, None)
     every = knowledge.codes().of_text(text) or (() if own else code_forms.meanings(text))
-    found = [own, *(errors.code(one.id) or one for one in every)]
+    found = [exit_code, own, *(errors.code(one.id) or one for one in every)]
     if not any(found):
         found = [errors.code(spelled) for _, spelled in spelled_in(text)]
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-def _exit_code(number: int) -> int:
-    """The exit code of a shell for a number that Python prints, which is negative for a signal."""
-    return 128 - number if number < 0 else number
+def _exit_code(text: str, ended: re.Match[str] | None) -> int | None:
+    """The exit code of a shell for `exit code 137`, `signal 9`, 137, or -9, as Python prints a signal."""
+    if ended and ended["signal"]:
+        return 128 + int(ended["signal"])
+    number = ended["code"] if ended else text if re.fullmatch(r"-?\d{1,3}", text) else None
+    return None if number is None else 128 - int(number) if number.startswith("-") else int(number)
 
 
 def issues(text: str) -> tuple[Pitfall, ...]:
@@ -105,6 +114,9 @@ def issues(text: str) -> tuple[Pitfall, ...]:
 def _nearest(text: str, catalog: Catalog) -> str:
     """What is unknown, and for a word the nearest known spelling; another number is another code."""
     errors = knowledge.errors()
+    if ended := _EXIT.fullmatch(text):
+        ssh = ", or of ssh that could not connect" if ended["code"] == "255" else ""
+        return f"{text!r} is of the program itself{ssh}: its last lines say more; explain them by --log FILE"
     near = _of_same_number(text)
     if not near and (unknown := _unknown_code(text)):
         return unknown
