@@ -54,7 +54,7 @@ _FAULTS = (
 _FAULT = re.compile(
     rf"{_FAULTS}|[a-z]Faults?\b|(?i:health(?!y|z| ?(?:checks?|probe|ok|status|endpoint|route|server)\b)"
     r"|alarm(?! (?:timer|clock|threshold|history|count)|s?[:=]? ?0\b)|abnormal(?!ly)"
-    r"|event[ _]?id(?=\W{1,5}0x[\da-f]{8}\b)"
+    r"|event[ _]?id(?=\s?[=:]\W{0,4}0x[\da-f]{8}\b)"
     r"|severity\W{1,4}(?!none|ok|normal)\w|(?:err(?:or)?|exception)[ _]?code(?! (?!is)[a-z]))"
 )
 _ADDRESS = re.compile(
