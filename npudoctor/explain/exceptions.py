@@ -26,7 +26,8 @@ _IN_CHINESE = re.compile(
 )
 _CRASH = re.compile(
     r"\b(?P<name>Fatal Python error: (?:Segmentation fault|Bus error)"
-    r"|(?:Segmentation fault|Bus error)(?= \(core dumped\)))"
+    r"|(?:Segmentation fault|Bus error)(?= \(core dumped\))"
+    r"|SIG(?:SEGV|BUS|ABRT|FPE|ILL) received(?= at time=))"
 )
 _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
@@ -38,7 +39,7 @@ _POINTS_ELSEWHERE = re.compile(
 """The text of an exception that only says that another one, printed before it, is the cause."""
 
 
-CRASH_WORDS = ("core dumped", "Fatal Python error: ")
+CRASH_WORDS = ("core dumped", "Fatal Python error: ", " received at time=")
 """Words of which every line has one that reports a crash, for the prefilter."""
 
 

@@ -36,6 +36,7 @@ NEIGHBOURS = 15
 """Distance in lines within which two reports are of one failure, and a line has the source of its neighbour."""
 
 _HALF_HOUR = 1800
+_MINUTE_S = 60
 _HOUR = 3600
 _TOGETHER_S = 600
 """How far the beginnings and the ends of the logs of one job lie apart at most, beside the time zone."""
@@ -177,7 +178,10 @@ def times_of(seen: Sequence[Sighting], shifts: Sequence[float]) -> dict[int, flo
 
 
 def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
-    """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
+    """Each sighting with its source: its own, that of the file name, or that of a nearby line.
+
+    What the only process of a file reports right behind an exception of its only rank is part of that exception.
+    """
     seen = sorted(sightings, key=lambda one: (one.file, one.offset))
     names = [source_of_file(file.name) for file in files]
     folders, addresses = _same_nodes(seen, names, nodes)
@@ -195,6 +199,8 @@ def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: S
     for file, group in groupby(seen, key=lambda one: one.file):
         inside = list(group)
         alone = len({one.source.pid for one in inside if one.source.pid}) == 1
+        told = [one for one in inside if one.source.rank is not None]
+        only = told[0].source.rank if len({one.source.rank for one in told}) == 1 else None
         for one in inside:
             source = one.source if one.source.known else names[file]
             if not source.known:
@@ -204,11 +210,19 @@ def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: S
             node = source.node or one.source.node or nodes[file]
             if source.rank is None and source.pid is not None and (node, source.pid) in ranks:
                 source = Source(ranks[node, source.pid], None, source.pid)
-            elif alone and source.rank is None and source.worker is None and names[file].rank is not None:
-                source = Source(names[file].rank, None, source.pid)
+            elif alone and source.rank is None and source.worker is None:
+                behind = any(_is_right_behind(one, each) for each in told)
+                rank = names[file].rank if names[file].rank is not None else only if behind else None
+                source = source if rank is None else Source(rank, None, source.pid)
             source = replace(source, node=node if several else None)
             attributed.append(replace(one, source=source))
     return attributed
+
+
+def _is_right_behind(one: Sighting, other: Sighting) -> bool:
+    """Whether a report is a few lines behind another one, and not minutes later."""
+    apart_s = abs(one.moment.second - other.moment.second) if one.moment and other.moment else 0.0
+    return 0 < one.line - other.line <= NEIGHBOURS and apart_s < _MINUTE_S
 
 
 def _on_node(one: Sighting, node: str | None) -> Sighting:

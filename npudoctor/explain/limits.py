@@ -131,9 +131,10 @@ _LIMITS = (
     ),
     (
         re.compile(
-            r"undefined reference to (?!.{0,4}(?:acl|rt|ge|gert|[Hh]ccl|std|c10|at|torch|caffe2|atb|[Mm]ki|AsdOps|AtbOps|op_api"
-            r"|drv|hal|ProfMgr|dsmi|dcmi|devmm|optiling|platform_ascendc|at_npu|__cxa|_ZS)(?:[A-Z]|_|::))"
-            r"(?!.{0,160}@)|@GFORTRAN"
+            r"^(?!.{0,200}(?:conftest|/tmp/cc\w{6}\.o|cmTC_|CheckSymbolExists|CheckFunctionExists)).{0,400}"
+            r"undefined reference to (?!.{0,4}(?:acl|rt|ge|gert|[Hh]ccl|std|c10|at|torch|caffe2|atb|[Mm]ki|AsdOps"
+            r"|AtbOps|op_api|drv|hal|ProfMgr|dsmi|dcmi|devmm|optiling|platform_ascendc|at_npu|__cxa|_ZS)"
+            r"(?:[A-Z]|_|::))(?!.{0,160}@)|@GFORTRAN"
         ),
         "the linker does not find a function or a library that the program is linked with",
     ),

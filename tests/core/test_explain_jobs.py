@@ -277,6 +277,27 @@ def test_the_cause_is_that_of_the_rank_that_failed_first(tmp_path: Path) -> None
     assert diagnosis.suspects[0].pitfall.id == "P065"
 
 
+def test_what_the_only_process_reports_right_behind_its_rank_is_no_other_process(tmp_path: Path) -> None:
+    put(
+        tmp_path / "job.log",
+        "2026-02-03 10:00:01,000 ERROR [rank4]: RuntimeError: ACL stream synchronize failed, error code:507015",
+        "EZ9999: [PID: 3112] 2026-02-03-10:00:01.100.200 The error from device(chipId:4), there is an exception of "
+        "aivec error, core id is 14",
+    )
+    found = diagnosed(tmp_path)
+    assert [one.pitfall.id for one in found.suspects] == ["P056"]
+    assert (found.first_failure and found.first_failure.of, found.echoes) == (1, ())
+
+
+def test_a_port_that_is_down_goes_before_the_links_that_wait_for_it_on_another_node(tmp_path: Path) -> None:
+    down = plog(220, "10:00:20", "[rs_rdma.c:1] rdev port is down, phyId[0] port[1] status[1]")
+    put(tmp_path / "node-1" / "plog-118_20260203100000000.log", waiting(118, "10:02:10"))
+    put(tmp_path / "node-2" / "plog-220_20260203100000000.log", down)
+    found = diagnosed(tmp_path)
+    assert found.suspects[0].pitfall.id == "P026"
+    assert found.first_failure and found.first_failure.who == "process 220 of node-2"
+
+
 def test_files_belong_to_the_nodes_whose_folders_were_named() -> None:
     names = ["/a/run/hana/train.log", "/a/run/ito/x/train.log"]
     assert jobs.nodes_of(names, ["/a/run/hana", "/a/run/ito/"]) == ("hana", "ito")
