@@ -33,6 +33,8 @@ _OF_CODES = re.compile(
 
 _ASSIGNED = re.compile(r"\b(?P<name>[A-Z_]{3,40})=\d+\b")
 _INSIDE = "In a container, "
+_OF_IMAGES = "For an image, "
+_PULLS_AN_IMAGE = re.compile(r"[Pp]ull(?:ing)? (?:and unpack )?image|/v2/|\bmanifests?/|from daemon: ")
 _PLACE = re.compile(r"<(\w{1,40})>")
 
 
@@ -42,11 +44,13 @@ def steps(suspect: Suspect, *, in_container: bool = False) -> Iterator[tuple[str
     `<name>` becomes what the named group of a symptom found in the log, and the value of a variable the size that the
     log asks for. A step that resets, reinstalls or ends
     something is left out where no message of the device speaks for it. Where the log shows a container, the steps for
-    one come first.
+    one come first, and those for images where it shows that one is pulled.
     """
+    of_image = any(_PULLS_AN_IMAGE.search(one.text) for one in suspect.evidence)
+    first = tuple(words for words, here in ((_INSIDE, in_container), (_OF_IMAGES, of_image)) if here)
     values = {name: value for one in reversed(suspect.evidence) for name, value in one.found.values}
     trusted = speaks_of_device(suspect)
-    for step in sorted(suspect.pitfall.fix, key=lambda step: not (in_container and step.startswith(_INSIDE))):
+    for step in sorted(suspect.pitfall.fix, key=lambda step: not step.startswith(first)):
         if trusted or not is_dangerous(step):
             filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)
             filled = _ASSIGNED.sub(lambda found: _as_needed(found, values), filled)

@@ -628,3 +628,15 @@ def test_what_pdsh_says_of_a_host_that_was_reached_hides_no_exception() -> None:
         assert named(ended) == [] and ended.answer and ended.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
     assert named(diagnosed("pdsh@node1: node2: ssh exited with exit code 255")) == ["P126"]
     assert named(diagnosed("pdsh@node1: node2: ssh exited with exit code 1")) == []
+
+
+def test_the_steps_for_an_image_come_first_where_one_is_pulled() -> None:
+    pulled = diagnosed(
+        'Error response from daemon: Get "https://a.b/v2/": http: server gave HTTP response to HTTPS client'
+    )
+    model = diagnosed("OSError: We couldn't connect to 'https://huggingface.co' to load this file")
+    for found, is_first in ((pulled, True), (model, False)):
+        assert [one.pitfall.id for one in found.suspects] == ["P115"]
+        steps = [step for step, _ in advice.steps(found.suspects[0])]
+        assert steps[0].startswith("For an image, ") is is_first
+        assert sum(step.startswith("For an image, ") for step in steps) == 1
