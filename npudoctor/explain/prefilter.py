@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain
-from math import prod
+from itertools import accumulate, chain
+from math import log, prod
 from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
@@ -186,5 +186,11 @@ class _Pieces:
 
 def _piece(word: bytes) -> bytes:
     """The part of a word that logs have least, of at most `_PIECE` bytes."""
-    parts = (word[start : start + _PIECE] for start in range(max(len(word) - _PIECE + 1, 1)))
-    return min(parts, key=lambda part: prod(_PER_MILLE.get(chr(byte), 1) for byte in part))
+    sums = [0.0, *accumulate(map(_WEIGHTS.__getitem__, word))]
+    parts = [after - before for before, after in zip(sums, sums[_PIECE:], strict=False)] or [0.0]
+    start = parts.index(min(parts))
+    return word[start : start + _PIECE]
+
+
+_WEIGHTS = [log(_PER_MILLE.get(chr(byte), 1)) for byte in range(256)]
+"""How often logs have a byte: logarithms, which add up along a part."""
