@@ -78,7 +78,8 @@ def _check_of(name: str, package: str, title: str) -> Check:
         if package not in python.distributions and name not in options.frameworks:
             raise NotApplicable(messages.NOT_INSTALLED.text(title=title))
         node = Node(python=python, cards=cards, platform=platform, container=container)
-        yield from _of_framework(knowledge.stacks().framework(name), cann, driver, node)
+        framework = knowledge.stacks().framework(name)
+        yield from _of_framework(framework, cann, driver, node, asked=name in options.frameworks)
 
     releases_go_together.__doc__ = f"""Releases of {title} match, and support these chips.
 
@@ -102,16 +103,16 @@ ms_swift = _check_of("ms-swift", "ms-swift", "ms-swift")
 
 
 def _of_framework(
-    framework: Framework, cann: Cann | None, driver: DriverInstall | None, node: Node
+    framework: Framework, cann: Cann | None, driver: DriverInstall | None, node: Node, *, asked: bool
 ) -> Iterator[Finding]:
-    """What is wrong with one framework on this node: its chips, then its releases."""
+    """What is wrong with one framework on this node: its chips, then its releases; `asked` for by --for."""
     yield from _of_unnamed_chip(framework, node.cards)
     family = node.cards.family if node.cards is not None else None
     here = releases_here(node.python, cann, driver.stated if driver is not None else None, family)
     on_chip = list(_of_chip(framework, here, node.python))
     yield from on_chip
     if not any(finding.params.get("package") == framework.package for finding in on_chip):
-        yield from _of_releases(framework, here, node)
+        yield from _of_releases(framework, here, node, asked=asked)
 
 
 def _of_chip(framework: Framework, here: Installed, python: PythonEnvironment) -> Iterator[Finding]:
@@ -164,7 +165,7 @@ def _judged_here(framework: Framework, here: Installed) -> list[str]:
     return list(dict.fromkeys([*own, *(part for part in required if part not in of_others)]))
 
 
-def _of_releases(framework: Framework, here: Installed, node: Node) -> Iterator[Finding]:
+def _of_releases(framework: Framework, here: Installed, node: Node, *, asked: bool) -> Iterator[Finding]:
     table = knowledge.stacks()
     version = here.parts.get(framework.package)
     if version is None:
@@ -172,8 +173,15 @@ def _of_releases(framework: Framework, here: Installed, node: Node) -> Iterator[
         return
     release = published_set(framework, table, here)
     if release is None:
+        severity = Severity.WARNING if asked else Severity.INFO
         yield messages.NOT_LISTED[framework.name].finding(
-            subject="python", title=framework.title, release=version, as_of=table.as_of
+            subject="python",
+            severity=severity,
+            title=framework.title,
+            release=version,
+            as_of=table.as_of,
+            commands=(f"npudoctor knowledge pair --for {framework.name}",),
+            links=framework.sources,
         )
         return
     elsewhere = published_by_others(framework, table, here)
@@ -369,7 +377,7 @@ def site(
         raise NotApplicable(messages.NONE_OF_THE_SITE.text())
     node = Node(python=python, cards=cards, platform=platform, container=container)
     for one in here:
-        yield from _of_framework(one, cann, driver, node)
+        yield from _of_framework(one, cann, driver, node, asked=one.name in options.frameworks)
 
 
 def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:

@@ -33,14 +33,12 @@ DRIVER_OF_THE_HOST = Sentence("The driver belongs to the host: upgrade it there.
 REMOVE = Sentence("Remove {package} on this node; {title} runs without it.")
 KEEP_RELEASE = Sentence("Smallest change: install {changes}.")
 OTHER_RELEASE = Sentence(
-    "Smallest change: install {title} {release}, which was published for most versions found here, and {changes}."
+    "Smallest change: install {title} {release}, which fits most versions found here, and {changes}."
 )
-OTHER_RELEASE_ALONE = Sentence(
-    "Smallest change: install {title} {release}, which was published for the versions found here."
-)
+OTHER_RELEASE_ALONE = Sentence("Smallest change: install {title} {release}, which fits the versions found here.")
 OR_KEEP = Sentence("{said} Or keep {title} {release}, and install {changes}.")
-INSTALL = Sentence("Install {title} {release}, which was published for the versions found here.")
-INSTALL_AND = Sentence("Install {title} {release}, which was published for most versions found here, and {changes}.")
+INSTALL = Sentence("Install {title} {release}, which fits the versions found here.")
+INSTALL_AND = Sentence("Install {title} {release}, which fits most versions found here, and {changes}.")
 INSTALL_ELSEWHERE = Sentence("Install {what} from its vendor, who publishes it outside the package index: {source}")
 INSTALL_ANY = Sentence("Install {title} as its documentation says; the tables name no single release: {source}")
 PART = Sentence("{part} {version}")
@@ -72,6 +70,7 @@ NOT_LISTED = {
         f"stack.{name}/not-listed",
         summary="{title} {release}: not in the tables of {as_of}",
         detail="It is a build from source, or older or newer than the tables. What it requires is unknown.",
+        hint="Compare with the installation page of this release; the known releases:",
         severity=Severity.INFO,
     )
     for name in _FRAMEWORKS
@@ -81,7 +80,7 @@ REQUIRED = {
         f"stack.{name}/required",
         summary="{title} not installed in {python}",
         detail="It was asked for by --for.",
-        hint="Install the release that was published for the versions found here.",
+        hint="Install the release that fits the versions found here.",
     )
     for name in _FRAMEWORKS
 }

@@ -129,9 +129,8 @@ def _of_torch_npu(args: argparse.Namespace) -> dict[str, Any]:
         return {**_answer(args, table, None, []), "python_supported": list(said)}
     solution = None
     if args.cann or args.torch:
-        stack = Stack(
-            torch_npu=args.torch_npu, torch=args.torch, cann=args.cann, python=args.python, driver=args.driver
-        )
+        torch = args.torch or (release.torch if release is not None else None)
+        stack = Stack(torch_npu=args.torch_npu, torch=torch, cann=args.cann, python=args.python, driver=args.driver)
         solution = solve(stack, table)
     return _answer(args, table, solution, [release] if release else [])
 
@@ -225,6 +224,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         yield from _apart(given, answer)
     elif answer["advice"]:
         yield f"{given}: {answer['advice']} ({answer['rests_on']})"
+        yield from _pip_lines(answer["install"], "  ")
     elif answer["install"]:
         install = answer["install"]
         yield f"{given}: install torch {install['torch']} and torch_npu {install['torch_npu']} ({answer['rests_on']})"
@@ -321,7 +321,7 @@ def _framework(args: argparse.Namespace) -> int:
 
 def _framework_row(row: FrameworkRelease, args: argparse.Namespace) -> dict[str, Any]:
     """A published set, with the drivers of its CANN unless it names its own."""
-    cann = _cann_of(row, args.cann)
+    cann = _cann_of(row, args.cann if args.cann and _names(row, "cann", {"cann": args.cann}) else None)
     hdk = knowledge.compatibility().hdk(cann) if cann is not None and "driver" not in row.requires else None
     return {
         "release": row.release,
@@ -330,6 +330,7 @@ def _framework_row(row: FrameworkRelease, args: argparse.Namespace) -> dict[str,
         "driver": list(hdk.paired) if hdk else [],
         "driver_also": list(hdk.compatible) if hdk else [],
         "driver_fit": _driver_fit(args.driver, cann) if hdk else None,
+        "driver_of": cann if hdk and cann != row.requires.get("cann") else None,
         "note": row.note,
         "sources": list(row.sources),
     }
@@ -369,6 +370,7 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
         drivers = {_WORDS[key]: row[key] for key in ("driver", "driver_also")}
         lines += [f"  {words:<17} {', '.join(found)}" for words, found in drivers.items() if found]
         lines += [f"  {_WORDS['driver_fit']:<17} {row['driver_fit']}"] if row["driver_fit"] else []
+        lines += [f"  {'drivers':<17} those of CANN {row['driver_of']}"] if row["driver_of"] else []
         lines += [f"  {'note':<17} {row['note']}"] if row["note"] else []
         lines += [f"  {'source':<17} {', '.join(row['sources'])}", ""]
     if other := ", ".join(answer["other_releases"]):

@@ -317,6 +317,13 @@ def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
     assert (result.status, [one.code for one in result.findings]) == (Status.OK, ["stack.vllm-ascend/not-listed"])
 
 
+def test_an_unknown_release_that_is_asked_for_is_a_warning(tmp_path: Path) -> None:
+    node = NODE + packages(vllm="0.99.0", vllm_ascend="0.99.0")
+    (finding,) = told(node, tmp_path, frameworks=("vllm-ascend",))["stack.vllm-ascend"].findings
+    assert (finding.code, finding.severity) == ("stack.vllm-ascend/not-listed", Severity.WARNING)
+    assert finding.commands == ("npudoctor knowledge pair --for vllm-ascend",)
+
+
 @pytest.mark.parametrize(
     ("name", "version", "release"),
     [

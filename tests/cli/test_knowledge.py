@@ -124,6 +124,19 @@ def test_the_releases_of_a_framework_stand_newest_first_and_verl_is_known_from_0
     assert all(f"{part:<17} {version}" in said for part, version in (("cann", "8.3.RC1"), ("vllm-ascend", "0.11.0rc1")))
 
 
+def test_a_fixed_release_of_the_same_torch_is_advised_with_its_command(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--cann", "9.0.0", "--torch-npu", "2.7.1")
+    assert ran.out.splitlines()[0].startswith("cann 9.0.0, torch-npu 2.7.1: install torch_npu 2.7.1.post4 and keep ")
+    assert ran.out.splitlines()[1].startswith('  pip install --no-deps "torch_npu==2.7.1.post4"')
+
+
+def test_the_drivers_of_a_set_are_those_of_its_own_cann(npudoctor: Command) -> None:
+    other = npudoctor("knowledge", "pair", "--for", "vllm-ascend=0.13.0", "--cann", "8.3.RC1", "--json").json
+    assert other["requires"][0]["driver"] == ["25.5.0"]
+    of_range = npudoctor("knowledge", "pair", "--for", "mindspore=2.10.0", "--driver", "24.1.0")
+    assert f"  {'drivers':<17} those of CANN 8.2.RC1\n" in of_range.out
+
+
 def test_final_releases_come_before_candidates_and_what_is_not_shown_is_named(npudoctor: Command) -> None:
     asked = ("knowledge", "pair", "--for", "vllm-ascend")
     shown = npudoctor(*asked, "--cann", "9.1.0", "--json").json

@@ -82,7 +82,7 @@ def several_commands() -> Iterator[Finding]:
     """A fix of several commands, and advice of three lines that says what they do."""
     yield Finding(
         summary="The releases do not match",
-        hint="Smallest change: install the release that was published for most versions found here, and torch 2.7.1, "
+        hint="Smallest change: install the release that fits most versions found here, and torch 2.7.1, "
         "torch_npu 2.7.1, vllm 0.11.0, triton-ascend 3.2.0, transformers 4.57.4 and accelerate 1.10.1.",
         commands=("install one", "install two"),
     )
