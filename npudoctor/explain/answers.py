@@ -209,9 +209,21 @@ def _place(one: Sighting) -> str | None:
     return f"Begin at {one.place}, the last frame of the traceback in your own code." if one.place else None
 
 
+def of_code(seen: Sequence[Sighting]) -> Answer | None:
+    """What the first code means that names no known issue, where nothing else says what failed."""
+    table = knowledge.codes()
+    for one in seen:
+        if one.found.kind is Kind.CODE and one.gravity == 1.0 and not one.advice:
+            told = [code for code in table.of_text(one.found.what) if not code.generic and code.severity != "info"]
+            if len(told) == 1:
+                title = f"The log says: {one.found.what}: {told[0].meaning}"
+                return Answer(AnswerKind.SAID_BY_THE_LOG, title, one.quoted, (), one)
+    return None
+
+
 def of_sentence(seen: Sequence[Sighting]) -> Answer | None:
     """The plain sentence beside a generic code, where no known issue explains it."""
-    one = next((one for one in seen if one.beside and not one.advice), None)
+    one = next((one for one in seen if one.beside and one.gravity == 1.0 and not one.advice), None)
     if one is None:
         return None
     code = knowledge.errors().code(one.found.what)

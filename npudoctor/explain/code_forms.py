@@ -57,6 +57,9 @@ _FAULT = re.compile(
     r"|event[ _]?id(?=\s?[=:]\W{0,4}0x[\da-f]{8}\b)"
     r"|severity\W{1,4}(?!none|ok|normal)\w|(?:err(?:or)?|exception)[ _]?code(?! (?!is)[a-z]))"
 )
+_OVER = re.compile(r"(?i:\bassertion\W{1,3}(?:0\b|recover)|\bseverity\W{1,3}(?:0|ok)\b|\brecovered\b)")
+"""What an event says of itself that reports that a fault is over, or none."""
+
 _ADDRESS = re.compile(
     r"(?i)(?:ptr|pointer|addr(?:ess)?|mem(?:ory)?|buf(?:fer)?|hash|sha\d{0,3}|commit|crc\w{0,3}|checksum|handle|offset|base"
     r"|key|seed|tag|magic|mask|colou?r|uuid|version|build|register|kernel|ctx|context|\bat|\b(?:va|pa|pc|sp|lr)"
@@ -144,7 +147,8 @@ def _faults(text: str) -> Iterator[Reading]:
     table = knowledge.codes()
     for match in _EIGHT.finditer(text):
         before = text[max(match.start() - _AROUND, 0) : match.start()]
-        if _ADDRESS.search(before) or not _FAULT.search(before + text[match.start() : match.end() + _AROUND]):
+        around = before + text[match.start() : match.end() + _AROUND]
+        if _ADDRESS.search(before) or _OVER.search(around) or not _FAULT.search(around):
             continue
         codes = tuple(code for code in table.of_text(match[0]) if code.kind in EIGHT_HEX - {"server-bmc"})
         yield Reading(match.start(), match[0], codes)
@@ -176,6 +180,8 @@ def _choose_codes(match: re.Match[str], text: str) -> tuple[Code, ...]:
     if label in ("hcclret", "hcclresult"):
         return table.of_text(f"HCCL {value}")
     found = table.of_text(number)
+    if label == "errno":  # of Linux
+        found = tuple(code for code in found if code.kind != "driver")
     if label.startswith("drvret"):
         return tuple(code for code in found if code.kind == "driver")
     if label in ("exitcode", "returncode", "returned") and 0 < value < 256:

@@ -9,6 +9,7 @@ from npudoctor import knowledge
 from npudoctor.explain import answers, figures, jobs, overcome, retries
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
+from npudoctor.explain.lines import QUOTED
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import Scanner
 from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_error, is_general, is_generic, suspects
@@ -49,6 +50,11 @@ class FirstFailure:
     sighting: Sighting
     by: str
     of: int
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing else failed; beside the kernel, which is counted as none, a rank did."""
+        return self.of < 2 and not self.who.startswith(jobs.KERNEL)
 
 
 @record(frozen=True)
@@ -124,8 +130,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ]
     answer = None if ranked else overcome.answer_of(failures, files, stop)
     answer = answer or _answer(ranked, memories, seen, first, times, limit)
-    if answer is None and not ranked and not failures:
-        answer = answers.of_launcher(seen)
+    if answer is None and not ranked:
+        answer = answers.of_launcher(seen) if not failures else answers.of_code(seen)
     own = answer is not None and answer.kind in _OF_THE_PROGRAM
     beside = [
         one
@@ -137,7 +143,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         codes=_codes(every, scanner),
         messages=_messages(every),
         first_failure=first,
-        blamed=tuple({one.found.what: one for one in reversed(seen) if one.found.kind is Kind.BLAME}.values()),
+        blamed=_culprits_in(seen),
         unexplained=min(unexplained, key=_place, default=None),
         files=tuple(files),
         counts=scanner.counts,
@@ -152,7 +158,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
 
 def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[Suspect, ...]:
     """The issues of the rank that failed first, and what refines them, in front, where more than the order names it."""
-    if first is None or first.of < 2 or first.by == "order":
+    if first is None or first.is_alone or first.by == "order":
         return tuple(ranked)
     source = first.sighting.source
 
@@ -169,7 +175,7 @@ def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[S
 
 def _echoes(failures: Mapping[str, Sequence[Sighting]], first: FirstFailure | None, times: Times) -> tuple[Echo, ...]:
     """The other ranks with their first errors, in the order of time as far as it is known."""
-    if first is None or first.of < 2:
+    if first is None or first.is_alone:
         return ()
     began = times.get(id(first.sighting))
     echoes = []
@@ -194,7 +200,7 @@ def _answer(
     exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=_place) if not one.advice]
     too_large = answers.of_memory(memories)
     is_own = first and (first.sighting in exceptions or (too_large and figures.are_of(memories, first.sighting)))
-    alone = first if first and is_own and first.of > 1 and first.by != "order" else None
+    alone = first if first and is_own and not first.is_alone and first.by != "order" else None
     causes = [one for one in ranked if is_error(one) and not one.pitfall.consequence]
     if causes and not (alone and all(_echoes_of(one, alone, times) for one in causes)):
         return None
@@ -222,12 +228,20 @@ def _follows_from(suspect: Suspect, reason: Sighting) -> bool:
     return near and suspect.pitfall.id in _OF_KERNELS
 
 
+def _culprits_in(seen: Sequence[Sighting]) -> tuple[Sighting, ...]:
+    """The first lines that name each culprit; a rank that was waited for only where no line names a device."""
+    told = [one for one in seen if one.found.kind is Kind.BLAME and one.gravity > QUOTED]
+    devices = [one for one in told if not one.found.what.startswith("rank")]
+    return tuple({one.found.what: one for one in reversed(devices or told)}.values())
+
+
 def _echoes_of(suspect: Suspect, first: FirstFailure, times: Times) -> bool:
     """Whether all that shows an issue comes from other ranks: well after the first failure, or by waiting for it."""
     began = times.get(id(first.sighting)) if first.by == "time" else None
+    later_s = 0.0 if answers.is_own(first.sighting.found.what) else LATER_S
     return all(
         one.source != first.sighting.source
-        and (_waits(one) or (began is not None and times.get(id(one), began) > began + LATER_S))
+        and (_waits(one) or (began is not None and times.get(id(one), began) > began + later_s))
         for one in suspect.evidence
     )
 
@@ -256,7 +270,7 @@ def _codes(seen: Iterable[Sighting], scanner: Scanner) -> tuple[CodeSeen, ...]:
     errors, table = knowledge.errors(), knowledge.codes()
     firsts: dict[str, Sighting] = {}
     for one in seen:
-        if one.found.kind is Kind.CODE:
+        if one.found.kind is Kind.CODE and one.gravity > QUOTED:
             firsts.setdefault(one.found.what, one)
     return tuple(
         CodeSeen(
@@ -326,11 +340,12 @@ def _named_by(one: Sighting) -> tuple[Pitfall, ...]:
 
 
 def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, list[Sighting]]:
-    """The failures of each rank, process or file."""
+    """The failures of each rank, process, file or kernel."""
     failures: dict[str, list[Sighting]] = {}
     told = (one for one in seen if one.gravity == 1.0 or not jobs.is_of_scheduler(files[one.file].name))
     for one in filter(overcome.is_failure, told):
-        who = one.source.label if one.source.known or len(files) == 1 else files[one.file].name
+        is_named = one.source.known or len(files) == 1
+        who = one.source.label if is_named else jobs.writer_of(files[one.file].name, one.source.node)
         failures.setdefault(who, []).append(one)
     return failures
 
@@ -341,6 +356,7 @@ def _first_failure(
     if not failures:
         return None
     groups = list(failures.items())
+    of = sum(not who.startswith(jobs.KERNEL) for who in failures) or 1  # the kernel is no rank that failed
     causes = [(who, group) for who, group in groups if any(_is_cause(one, unexplained) for one in group)]
     named = next((one for one in seen if one.found.kind is Kind.ROOT_CAUSE and one.source.known), None)
     if len(groups) == 1:
@@ -351,17 +367,15 @@ def _first_failure(
         first = min(earliest, key=lambda item: (item not in causes, began[item[0]], _place(item[1][0])))
         faulty = [item for item in groups if any(map(_is_device_fault, item[1]))]
         if first not in causes and faulty:  # what timed out waited for the rank of the faulty device
-            return _failure_of(min(faulty, key=lambda item: began[item[0]]), "cause", times, len(groups))
-        return _failure_of(first, "time", times, len(groups))
+            return _failure_of(min(faulty, key=lambda item: began[item[0]]), "cause", times, of)
+        return _failure_of(first, "time", times, of)
     told = [item for item in groups if named and item[1][0].source.rank == named.source.rank]
     if len(told) == 1 and named and named.source.rank is not None:
-        return _failure_of(told[0], "launcher", times, len(groups))
+        return _failure_of(told[0], "launcher", times, of)
     one_file = len({one.file for _, group in groups for one in group}) == 1
     if one_file or len(causes) == 1:
         first = min(causes or groups, key=lambda item: _place(item[1][0]))
-        return _failure_of(
-            first, "order" if one_file and len(causes) in (0, len(groups)) else "cause", times, len(groups)
-        )
+        return _failure_of(first, "order" if one_file and len(causes) in (0, len(groups)) else "cause", times, of)
     return None
 
 

@@ -41,6 +41,11 @@ _HOUR = 3600
 _TOGETHER_S = 600
 """How far the beginnings and the ends of the logs of one job lie apart at most, beside the time zone."""
 
+_LONGEST_WAIT_S = 7300
+"""How much later a rank reports that it waited in vain: HCCL_CONNECT_TIMEOUT is at most 7200 s, and HCCL adds some."""
+
+KERNEL = "kernel"
+
 _FARTHEST = 28
 """Half hours: no two time zones are farther apart."""
 
@@ -48,6 +53,13 @@ _FARTHEST = 28
 def is_of_scheduler(name: str) -> bool:
     """Whether a file is the log of the scheduler of MindSpore's msrun, which reports the ranks that are gone."""
     return os.path.basename(name) in ("scheduler.log", "scheduler.out")
+
+
+def writer_of(name: str, node: str | None) -> str:
+    """Who wrote a file whose lines name no rank: the kernel, which is none, or the file itself."""
+    if re.match(r"(?:vmcore-)?(?:dmesg|kern|messages|syslog)\b", os.path.basename(name)) is None:
+        return name
+    return f"{KERNEL} of {node}" if node else KERNEL
 
 
 def nodes_of(names: Sequence[str], folders: Sequence[str] = ()) -> tuple[str | None, ...]:
@@ -129,7 +141,8 @@ def clocks_apart(
     """The nodes whose clock cannot be that of the others, each with the seconds by which it is ahead of it.
 
     The logs of a node that begin and end minutes apart from all others, both by the same time and by no time zone, or
-    that share no instant with them, are stamped by a clock that is wrong: no order in time follows from it.
+    that share no instant with them, are stamped by a clock that is wrong: no order in time follows from it. Logs of
+    errors alone may begin and end as late as a rank waits for another one.
     """
     year = max((file.began.year or 0 for file in files if file.began), default=0) or 2000
     spans: dict[str, list[tuple[float, float]]] = {}
@@ -143,7 +156,12 @@ def clocks_apart(
     ends = sorted(end for _, end in whole.values())
     begun, ended = begins[(len(begins) - 1) // 2], ends[(len(ends) - 1) // 2]
     found = {node: (begin - begun, end - ended) for node, (begin, end) in whole.items()}
-    return {node: (begin + end) / 2 for node, (begin, end) in found.items() if _is_apart(begin, end)}
+    long = {node for node, (begin, end) in whole.items() if end - begin >= _MINUTE_S}
+    return {
+        node: (begin + end) / 2
+        for node, (begin, end) in found.items()
+        if _is_apart(begin, end) and (abs(end) > _LONGEST_WAIT_S or (node in long and len(long) > 1))
+    }
 
 
 def _is_apart(begin: float, end: float) -> bool:
@@ -159,9 +177,12 @@ def _span(group: Sequence[FileRead], year: int) -> tuple[float, float]:
 
 
 def _shift(span: tuple[float, float], other: tuple[float, float]) -> float:
-    """The time zone between two spans; 0 where their differences do not agree on one."""
+    """The time zone between two spans; 0 where their differences do not agree on one, or may be a rank that waited."""
     begin, end = other[0] - span[0], other[1] - span[1]
     steps = round(end / _HALF_HOUR)
+    is_short = min(span[1] - span[0], other[1] - other[0]) < _MINUTE_S
+    if is_short and (abs(end) < _LONGEST_WAIT_S or steps % 2):  # half an hour is as long as a rank waits
+        return 0.0
     near = all(abs(difference - steps * _HALF_HOUR) <= _TOGETHER_S for difference in (begin, end))
     return steps * _HALF_HOUR if near and 0 < abs(steps) <= _FARTHEST else 0.0
 
@@ -180,7 +201,7 @@ def times_of(seen: Sequence[Sighting], shifts: Sequence[float]) -> dict[int, flo
 def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:
     """Each sighting with its source: its own, that of the file name, or that of a nearby line.
 
-    What the only process of a file reports right behind an exception of its only rank is part of that exception.
+    What the only process of a file reports near an exception of its only rank is part of that exception.
     """
     seen = sorted(sightings, key=lambda one: (one.file, one.offset))
     names = [source_of_file(file.name) for file in files]
@@ -211,18 +232,18 @@ def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: S
             if source.rank is None and source.pid is not None and (node, source.pid) in ranks:
                 source = Source(ranks[node, source.pid], None, source.pid)
             elif alone and source.rank is None and source.worker is None:
-                behind = any(_is_right_behind(one, each) for each in told)
-                rank = names[file].rank if names[file].rank is not None else only if behind else None
+                is_near = any(_is_near(one, each) for each in told)
+                rank = names[file].rank if names[file].rank is not None else only if is_near else None
                 source = source if rank is None else Source(rank, None, source.pid)
             source = replace(source, node=node if several else None)
             attributed.append(replace(one, source=source))
     return attributed
 
 
-def _is_right_behind(one: Sighting, other: Sighting) -> bool:
-    """Whether a report is a few lines behind another one, and not minutes later."""
+def _is_near(one: Sighting, other: Sighting) -> bool:
+    """Whether a report is a few lines from another one, and not minutes later."""
     apart_s = abs(one.moment.second - other.moment.second) if one.moment and other.moment else 0.0
-    return 0 < one.line - other.line <= NEIGHBOURS and apart_s < _MINUTE_S
+    return abs(one.line - other.line) <= NEIGHBOURS and apart_s < _MINUTE_S
 
 
 def _on_node(one: Sighting, node: str | None) -> Sighting:

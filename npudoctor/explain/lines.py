@@ -66,6 +66,11 @@ _US_DATE = re.compile(r"\b(\d\d)/(\d\d)/(20\d\d) (\d\d):(\d\d):(\d\d)\b")
 """Month, day and year, as transformers and accelerate print them."""
 
 _SYSLOG = re.compile(r"^(?:<\d+>)?([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\b")
+_CTIME = re.compile(
+    r"^\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d) (20\d\d)\b"
+)
+"""As `dmesg -T` and the C library print a time."""
+
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = re.compile(
     r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
@@ -102,12 +107,13 @@ _IGNORED = re.compile(
     r"|No module named '[\w.]{1,60}', (?:use|using|skip|fall)|^SKIPPED \[\d{1,4}\] "
     r"|\bFailed to import from vllm\._\w{1,8}C? with |\bFailed to apply (?:\w{1,20} ){0,3}patch"
     r"|\bld: warning: lib\S{1,60}, needed by |\bsimulated: |\bexpected by the test\b"
+    r"|(?i:\bassertion\W{1,3}(?:0\b|recover))|^\[(?:INFO|DEBUG)\]\s{1,8}(?:[A-Z_]{2,12}\(\d|20\d\d/)"
     r"|^\[nltk_data\] |\bconftest\.\w{1,3}\b|\bcmTC_[0-9a-f]{3,8}\b"
     r"|\bDlsym(?:Ascend|Plugin)?\] Dynamically load symbol "
     r"|\b(?:sshd|\w{0,6}ftpd|crond?|CRON|postfix|smbd|snmpd)(?:\(\w{1,20}\))?\[\d{1,8}\]: "
 )
 """What says that a line reports nothing that matters: also probes of configure, symbols that MindSpore can do without,
-and services beside the job."""
+services beside the job, a fault that is over, and what CANN and MindCluster print for information."""
 
 QUOTED = 0.05
 """The weight of words that report nothing."""
@@ -252,6 +258,9 @@ def moment_of(line: str) -> Moment | None:
     if found := _SHORT_DATE.search(line):
         spelled, year, short, day, hour, minute, second, fraction = found.groups()
         return _moment(int(year) if year else None, spelled or short, day, (hour, minute, second), fraction)
+    found = _CTIME.search(line)
+    if found and found[1] in _MONTHS:
+        return _moment(int(found[6]), str(_MONTHS.index(found[1]) + 1), found[2], (found[3], found[4], found[5]), None)
     found = _SYSLOG.search(line)
     if found and found[1] in _MONTHS:
         return _moment(None, str(_MONTHS.index(found[1]) + 1), found[2], (found[3], found[4], found[5]), found[6])

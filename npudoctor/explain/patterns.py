@@ -92,6 +92,8 @@ _BLAME = (
     re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
     re.compile(r"Failed to connect agent\[([\d,]+)\]"),
     re.compile(r"fails to connect to dstRank \(([^)]{1,300})\)"),
+    re.compile(r"[Nn]otify\b.{0,600}\bremote rank ?:? ?\[(\d{1,6})\]"),
+    re.compile(r"\bcrimer rank ?\[([^\]]{1,60})\]"),
 )
 _SIZE = r"[\d.]{1,20} ?(?:bytes|[KMGT]?i?B)"
 _MEMORY = (
@@ -128,7 +130,10 @@ _NEEDED = (
 """The size in MB that a message asks for: moe_distribute_dispatch tiling of the operator library."""
 
 _MEMORY_WORDS = ("total capacity", "B total; ", "Free memory on device")
-_BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
+_BLAME_WORDS = (
+    *("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank", "remote rank"),
+    "crimer rank",
+)
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 
 
@@ -277,7 +282,8 @@ def _raised_errors(line: str) -> Iterator[Found]:
 def _culprits(line: str) -> Iterator[Found]:
     for pattern in _BLAME:
         if blame := pattern.search(line):
-            yield Found(Kind.BLAME, blame[1].strip(","), pattern.pattern, blame.start())
+            rank = "rank " if "remote rank" in blame[0] else ""
+            yield Found(Kind.BLAME, rank + blame[1].strip(","), pattern.pattern, blame.start())
     if (start := line.find(_ROOT_CAUSE)) >= 0:
         yield Found(Kind.ROOT_CAUSE, _ROOT_CAUSE, _ROOT_CAUSE, start)
 

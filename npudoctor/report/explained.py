@@ -268,7 +268,10 @@ class _Page:
         if pitfall["steps_withheld"]:
             count, kinds = pitfall["steps_withheld"], " or ".join(pitfall["withheld_because"])
             steps = "1 step that" if count == 1 else f"{count} steps, each of which"
-            self._item("", f"(left out: {steps} {kinds}; run the checks first, the log is weak evidence)")
+            self._item(
+                "",
+                f"(left out: {steps} {kinds}; run the checks first: the log does not show that the device is at fault)",
+            )
         self._detected_by(pitfall["foreseen_by"])
 
     def _ranks(self, document: Mapping[str, Any]) -> None:

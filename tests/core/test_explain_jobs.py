@@ -289,6 +289,41 @@ def test_what_the_only_process_reports_right_behind_its_rank_is_no_other_process
     assert (found.first_failure and found.first_failure.of, found.echoes) == (1, ())
 
 
+@pytest.mark.parametrize("later_s", [1200, 1500, 1790, 1836, 2250, 3000, 3590, 5400, 7190])
+def test_logs_of_errors_alone_are_half_an_hour_apart_because_a_rank_waited(tmp_path: Path, later_s: int) -> None:
+    failed = "[ERROR] RUNTIME(208,python3.10):{}.501.334 [a.cc:1]1 there is an exception of aivec error, core id is 12"
+    began = datetime(2026, 3, 11, 12, 2, 20)
+    clock = f"{began + timedelta(seconds=later_s):%H:%M:%S}"
+    put(tmp_path / "node-1" / "rank_0.log", waiting(101, clock))
+    put(tmp_path / "node-2" / "rank_8.log", failed.format("2026-02-03-12:02:20"))
+    found = diagnosed(tmp_path)
+    assert (any(found.shifts), found.apart) == (False, {})
+    assert found.suspects[0].pitfall.id == "P056"
+    assert found.first_failure and found.first_failure.who == "rank 8 of node-2"
+    assert [round(echo.after_s or 0) for echo in found.echoes] == [later_s]
+
+
+def test_the_kernel_is_no_rank_that_failed(tmp_path: Path) -> None:
+    lost = "[Tue Feb  3 12:02:11 2026] [ascend] [ERROR] [devmng] Device heartbeat lost. (dev_id=0; lost_count=5)"
+    put(tmp_path / "node-1" / "rank_0.log", waiting(101, "12:05:20"))
+    put(tmp_path / "node-2" / "dmesg.txt", lost)
+    found = diagnosed(tmp_path)
+    assert found.suspects[0].pitfall.id == "P052"
+    assert found.first_failure and (found.first_failure.who, found.first_failure.of) == ("kernel of node-2", 1)
+    assert [(echo.who, round(echo.after_s or 0)) for echo in found.echoes] == [("rank 0 of node-1", 189)]
+
+
+def test_an_exception_of_the_program_leads_over_one_device_error_seconds_later(tmp_path: Path) -> None:
+    put(tmp_path / "rank_0.log", "[rank0]: KeyError: 'x'", "[ERROR] 2026-03-11-12:02:20 (PID:100, RankID:0) ERR99999")
+    put(
+        tmp_path / "rank_1.log",
+        "[rank1]: RuntimeError: NPU function error: AclrtSynchronizeDeviceWithTimeout, error code is 507015",
+        "[ERROR] 2026-03-11-12:02:29 (PID:101, Device:1, RankID:1) ERR00100 PTA call acl api failed",
+    )
+    found = diagnosed(tmp_path)
+    assert found.answer and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT and not found.suspects
+
+
 def test_a_port_that_is_down_goes_before_the_links_that_wait_for_it_on_another_node(tmp_path: Path) -> None:
     down = plog(220, "10:00:20", "[rs_rdma.c:1] rdev port is down, phyId[0] port[1] status[1]")
     put(tmp_path / "node-1" / "plog-118_20260203100000000.log", waiting(118, "10:02:10"))

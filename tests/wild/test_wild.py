@@ -117,6 +117,15 @@ def test_a_node_is_seldom_blamed_for_what_the_program_did(name: str, most: float
 
 
 HARMLESS = (
+    "[INFO] GE(41022,python3.10):2026-03-11-14:02:10.110.221 [error_manager.cc:88]1 registered EI0006",
+    "[INFO] HCCL(41022,python3.10):2026-03-11-14:02:10.110.221 [dispatcher.cc:1][1]Launch task taskType[Notify Wait]",
+    "[INFO] HCCL(41022,python3.10):2026-03-11-14:02:10.110.221 [dispatcher.cc:1][1]Launch task taskType[SDMA]",
+    "[INFO]     2026/03/11 15:22:04.602401 66      om/subscribe.go:99    load fault codes success: [8C204E00 80E01801]",
+    "[  101.331301] [ascend] [dms] Event report. (dev_id=4; event_id=0x81078603; severity=0; assertion=0)",
+    "[WARNING] HCCL(1,p):2026-03-11-14:02:10.310.321 [a.cc:612][1]HCCL_WHITELIST_DISABLE is not set, default 1",
+    "Load dynamic library: libmindspore_gpu.so.11.6 failed. libcublas.so.11: cannot open shared object file",
+    "[WARNING] HCCP(1,python):2026-03-11-14:02:10.310.321 rs_socket_recv(812) : recv errno(11) Resource temporarily "
+    "unavailable, retry",
     "WARNING [_custom_ops.py:21] Failed to import from vllm._C with ModuleNotFoundError(\"No module named 'vllm._C'\")",
     "INFO [importing.py:53] Triton not installed or not compatible; certain GPU-related functions are off.",
     "INFO [__init__.py:243] No platform detected, vLLM is running on UnspecifiedPlatform",
