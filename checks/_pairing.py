@@ -18,8 +18,12 @@ from npudoctor.sdk import FixOffer, NotApplicable, Options, ParseError
 from .messages import python as messages
 
 _CUDA = r"(?i)cu\d|cuda"
-_WITHOUT_TORCH = {"mindspore": "MindSpore", "paddle-custom-npu": "PaddlePaddle", "onnxruntime-cann": "ONNX Runtime"}
-"""Packages that use NPUs through CANN itself."""
+_WITHOUT_TORCH = {
+    **dict.fromkeys(("mindspore", "mindspore-ascend"), "MindSpore"),
+    "paddle-custom-npu": "PaddlePaddle",
+    "onnxruntime-cann": "ONNX Runtime",
+}
+"""Packages that use NPUs through CANN itself; until 1.10 MindSpore's own was mindspore-ascend."""
 
 
 @record(frozen=True, kw_only=True)

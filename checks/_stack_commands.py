@@ -85,25 +85,26 @@ def _packages(
     own = framework.package
     plug_ins = [one.package for one in knowledge.stacks().frameworks if one.package in release.requires]
     replaced = plug_ins or [own]
+    index = index_for(release)
     for part in plug_ins:
         if part in packages:
-            yield f"{pip} {_pin(part, release)}"
+            yield f"{pip} {index}{_pin(part, release)}"
         elif first and part in here.parts:
-            yield f"{pip} {_pin(part, release)}  # {messages.AGAIN.text()}"
+            yield f"{pip} {index}{_pin(part, release)}  # {messages.AGAIN.text()}"
     last = [_pin(part, release) for part in packages if part not in (*FIRST, *plug_ins)]
     again = bool(first) and stays and own in replaced
     in_index = framework.has_in_package_index(release.release)
     if in_index and (again or not stays):
-        last.insert(0, _pin_of(framework, release))
+        last.insert(0, pin_of(framework, release))
     if last:
-        yield f"{pip} {' '.join(last)}{f'  # {messages.AGAIN.text()}' if again else ''}"
+        yield f"{pip} {index}{' '.join(last)}{f'  # {messages.AGAIN.text()}' if again else ''}"
     if not in_index and not stays:
         source = next(iter((*release.sources, *framework.sources)), "")
         note = messages.PUBLISHED_ELSEWHERE.text(title=framework.title, release=release.release, source=source)
         yield f"npudoctor knowledge pair --for {quote(f'{framework.name}={release.release}')}  # {note}"
 
 
-def _pin_of(framework: Framework, release: FrameworkRelease) -> str:
+def pin_of(framework: Framework, release: FrameworkRelease) -> str:
     """The requirement for the release of a row: of a train, without the releases that have rows of their own."""
     if release.release == "*":
         return framework.package
@@ -113,6 +114,16 @@ def _pin_of(framework: Framework, release: FrameworkRelease) -> str:
         if one.release != release.release and release.release.endswith(".*") and release.speaks_of(one.release)
     ]
     return quote(f"{framework.package}=={release.release}{''.join(others)}")
+
+
+_HUAWEI = "--extra-index-url https://mirrors.huaweicloud.com/ascend/repos/pypi "
+"""Where triton-ascend after 3.2.0 is published; 3.2.0 is the last release on pypi.org/project/triton-ascend."""
+
+
+def index_for(release: FrameworkRelease) -> str:
+    """The option that names Huawei's index, where a published set requires what is on it only."""
+    version = release.requires.get("triton-ascend", "")
+    return _HUAWEI if re.match(r"\d", version) and version.partition("rc")[0] != "3.2.0" else ""
 
 
 def _pin(part: str, release: FrameworkRelease) -> str:

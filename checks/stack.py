@@ -106,7 +106,7 @@ def _of_framework(
     framework: Framework, cann: Cann | None, driver: DriverInstall | None, node: Node, *, asked: bool
 ) -> Iterator[Finding]:
     """What is wrong with one framework on this node: its chips, then its releases; `asked` for by --for."""
-    yield from _of_unnamed_chip(framework, node.cards)
+    yield from _of_unnamed_chip(framework, node.cards, asked=asked)
     family = node.cards.family if node.cards is not None else None
     here = releases_here(node.python, cann, driver.stated if driver is not None else None, family)
     on_chip = list(_of_chip(framework, here, node.python))
@@ -380,13 +380,14 @@ def site(
         yield from _of_framework(one, cann, driver, node, asked=one.name in options.frameworks)
 
 
-def _of_unnamed_chip(framework: Framework, cards: Chips | None) -> Iterator[Finding]:
+def _of_unnamed_chip(framework: Framework, cards: Chips | None, *, asked: bool) -> Iterator[Finding]:
     """That nothing is known of the framework on these chips; it may run there or not."""
     table, family = knowledge.stacks(), cards.family if cards is not None else None
     if family is not None and table.chip(framework.package, family) is None:
         named = [row.family for row in table.chips if row.package == framework.package and row.supported]
         yield messages.CHIP_NOT_LISTED[framework.name].finding(
             subject="python",
+            severity=Severity.WARNING if asked else Severity.INFO,
             title=framework.title,
             family=family,
             as_of=table.as_of,

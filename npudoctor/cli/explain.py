@@ -75,7 +75,8 @@ def _explain_topics(args: argparse.Namespace) -> int:
         catalog = replace(catalog, checks={**catalog.checks, **across.checks})
     together = " ".join(args.ids)
     try:
-        found = [(name, one) for name in args.ids for one in topics.find_all(name, catalog)]
+        names = [together] if topics.is_exit(together) else args.ids
+        found = [(name, one) for name in names for one in topics.find_all(name, catalog)]
     except topics.Unknown as problem:
         several_codes = all(re.search(r"\d|^[a-z-]+\.[a-z-]+$", name) for name in args.ids)  # and no piece of a message
         is_text = len(args.ids) > 1 and not several_codes

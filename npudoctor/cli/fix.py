@@ -217,4 +217,4 @@ def _words(args: argparse.Namespace, id: str = "") -> list[str]:
     for name in ("reason", "simulate", "root", "python", "environment", "state", "simulated_state"):
         value = getattr(args, name, None)
         words += [f"--{name.removeprefix('simulated_')}", value] if value else []
-    return words
+    return words + [word for name in getattr(args, "frameworks", ()) for word in ("--for", name)]

@@ -75,6 +75,9 @@ def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
     pythons = table.python(args.cann) if args.python else None
     if pythons is not None and not pythons.supports(args.python):
         return {**_answer(args, table, None, []), "python_supported": [pythons.oldest, pythons.newest]}
+    if _driver_fit(args.driver, args.cann) == _TOO_OLD:
+        support = table.hdk(args.cann)
+        return {**_answer(args, table, None, []), "driver_required": list(support.paired) if support else []}
     stack = Stack(cann=args.cann, python=args.python, driver=args.driver, torch=args.torch)
     releases = [
         release
@@ -107,6 +110,7 @@ def _best_for_torch(table: Compatibility, args: argparse.Namespace) -> dict[str,
         for release in table.releases_for_torch(args.torch)
         if release.cann and (args.python is None or release.supports_python(args.python) is not False)
     ]
+    releases.sort(key=lambda release: release.is_test_build)
     return _alternative(releases, None) if releases else None
 
 
@@ -214,6 +218,9 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         whose = "torch_npu" if answer["given"].get("torch_npu") else "CANN"
         supported = " to ".join(pythons)
         yield f"{given}: this {whose} supports Python {supported}; see npudoctor knowledge compatibility python"
+        return
+    if required := answer.get("driver_required"):
+        yield f"{given}: the driver is too old for this CANN; published with it: {', '.join(required)}"
         return
     if not answer["install"] and not answer["releases"] and not any((answer.get("fits") or {}).values()):
         near = _later_parts(answer["given"])

@@ -265,4 +265,4 @@ def _tell(setup: Setup, report: Report, remaining: list[tuple[str, Finding]], co
         if finding.fix is not None:
             write(f"    $ {fix_command(finding.fix.id, node.words_of(setup.args))}\n")
         else:
-            write("".join(f"    $ {command}\n" for command in finding.commands[:2]))
+            write("".join(f"    $ {command}\n" for command in finding.commands))

@@ -22,7 +22,7 @@ _CODE_LIKE = re.compile(
 )
 _EXIT = re.compile(
     r"(?i)(?:(?:exit(?:ed with)?[ _]?(?:code|status)?|return[ _]?code|rc)[\s:=]{0,3}(?P<code>-?\d{1,3})"
-    r"|signal[\s:=]{1,3}(?P<signal>\d{1,2}))\W?"
+    r"|(?:killed by |ended by )?signal[\s:=]{1,3}(?P<signal>\d{1,2}))\W?"
 )
 _LETTERS_AND_NUMBER = re.compile(r"(?P<letters>[A-Za-z]{1,20}(?:[ _-][A-Za-z]{1,20})?)[ _-]{0,3}(?P<number>\d{1,20})")
 _SYMBOL_AND_NUMBER = re.compile(r"(?P<symbol>[A-Za-z_:]\w*(?:::\w+)*)\W{1,3}-?(?:0x[0-9A-Fa-f]+|\d+)\W?")
@@ -96,8 +96,14 @@ def _exit_code(text: str, ended: re.Match[str] | None) -> int | None:
     """The exit code of a shell for `exit code 137`, `signal 9`, 137, or -9, as Python prints a signal."""
     if ended and ended["signal"]:
         return 128 + int(ended["signal"])
-    number = ended["code"] if ended else text if re.fullmatch(r"-?\d{1,3}", text) else None
+    bare = re.fullmatch(r"(?i:(?:error|code)\s)?(-?\d{1,3})", text)
+    number = ended["code"] if ended else bare[1] if bare else None
     return None if number is None else 128 - int(number) if number.startswith("-") else int(number)
+
+
+def is_exit(text: str) -> bool:
+    """Whether a text tells how a process ended: `exit code 137`, `killed by signal 9`."""
+    return _EXIT.fullmatch(text) is not None
 
 
 def issues(text: str) -> tuple[Pitfall, ...]:

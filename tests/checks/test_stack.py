@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checks import _stack_commands
 from npudoctor import knowledge, plugins, sim
 from npudoctor.cli import main
 from npudoctor.facts.node.environment import JobEnvironment
@@ -213,7 +214,8 @@ def test_what_images_of_verl_have_is_sound(
 def test_of_several_published_sets_the_one_of_this_cann_is_asked_for(tmp_path: Path) -> None:
     [finding] = _of_set("0.18.0", "9.0.0", "2.9.0.post2", "3.2.0", tmp_path)
     assert finding.params["required"] == ["triton-ascend 3.2.1"]
-    assert [command.partition(" -m ")[2] for command in finding.commands] == ["pip install triton-ascend==3.2.1"]
+    index = "--extra-index-url https://mirrors.huaweicloud.com/ascend/repos/pypi"
+    assert [one.partition(" -m ")[2] for one in finding.commands] == [f"pip install {index} triton-ascend==3.2.1"]
 
 
 @pytest.mark.parametrize(
@@ -315,6 +317,30 @@ def test_a_release_that_the_package_index_lacks_is_not_advised_by_pip(version: s
 def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
     result = told(NODE + packages(vllm="0.11.0", vllm_ascend="0.1.dev1+g3ab12cd"), tmp_path)["stack.vllm-ascend"]
     assert (result.status, [one.code for one in result.findings]) == (Status.OK, ["stack.vllm-ascend/not-listed"])
+
+
+def test_a_host_without_cann_is_not_ready_for_a_framework_that_is_asked_for(tmp_path: Path) -> None:
+    bare = "product = 'atlas-800t-a2-910b3'\ncann = { installed = false }\n" + python_with({}, torch="", torch_npu="")
+    names = ("cann.installed", "stack.vllm-ascend")
+    asked = told(bare, tmp_path, *names, frameworks=("vllm-ascend",))
+    assert [asked[name].status for name in names] == [Status.ERROR, Status.ERROR]
+    assert [told(bare, tmp_path, *names)[name].status for name in names] == [Status.SKIPPED, Status.SKIPPED]
+
+
+def test_an_unknown_chip_is_a_warning_for_a_framework_that_is_asked_for(tmp_path: Path) -> None:
+    node = "product = 'atlas-300i-duo'\ncann = { version = '8.5.0' }\n" + python_with(
+        {"sglang": "0.5.12"}, torch="2.8.0", torch_npu="2.8.0.post2"
+    )
+    for frameworks, severity in (((), Severity.INFO), (("sglang",), Severity.WARNING)):
+        result = told(node, tmp_path, frameworks=frameworks)["stack.sglang"]
+        assert [one.severity for one in result.findings if one.code == "stack.sglang/chip-not-listed"] == [severity]
+
+
+def test_commands_name_huawei_s_index_only_for_what_the_package_index_lacks() -> None:
+    table = knowledge.stacks()
+    for release, is_there in (("0.23.0", True), ("0.13.0", False), ("0.11.0", False)):
+        row = table.release("vllm-ascend", release)
+        assert row and bool(_stack_commands.index_for(row)) is is_there
 
 
 def test_an_unknown_release_that_is_asked_for_is_a_warning(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+from checks import _stack_commands
 from npudoctor import knowledge, sim
 from npudoctor.facts.python.published_releases import misfit
 from npudoctor.findings import Finding, Severity
@@ -89,7 +90,7 @@ def applied(said: Node, commands: tuple[str, ...]) -> Node:
             then["packages"][TABLE.framework(found[1]).package] = found[2]
         if " -m pip " in line:
             words = shlex.split(line.partition("  # ")[0])
-            words = [word for word in words[words.index("pip") + 1 :] if not word.startswith("-")]
+            words = [word for word in words[words.index("pip") + 1 :] if not word.startswith(("-", "https://"))]
             for word in words[1:]:
                 _install(then, Requirement(word)) if words[0] == "install" else then["packages"].pop(word)
     return then
@@ -197,7 +198,9 @@ def test_a_range_is_met_by_the_nearest_release_that_fits_cann(tmp_path: Path) ->
 
 def test_a_release_with_a_row_of_its_own_is_no_release_of_its_train(tmp_path: Path) -> None:
     said = node(cann="8.5.0", torch="2.9.0", torch_npu="2.9.0", lmdeploy="0.12.0", dlinfer_ascend="0.2.5")
-    assert shown(of(said, tmp_path, "lmdeploy")) == ["pip install 'lmdeploy==0.12.*,!=0.12.0'"]
+    assert shown(of(said, tmp_path, "lmdeploy")) == ["npudoctor knowledge pair --for 'lmdeploy=0.12.*'"]
+    release = TABLE.release("lmdeploy", "0.12.1")
+    assert release and _stack_commands.pin_of(TABLE.framework("lmdeploy"), release) == "'lmdeploy==0.12.*,!=0.12.0'"
 
 
 def test_triton_ascend_on_310p_is_to_be_removed_and_never_installed(tmp_path: Path) -> None:
@@ -303,8 +306,8 @@ def test_a_newer_cann_is_not_advised_where_the_driver_is_too_old_for_it(tmp_path
 
 
 def test_the_nearest_cann_wins_where_two_cost_the_same(tmp_path: Path) -> None:
-    finding = of(node(cann="8.0.RC1"), tmp_path, "mindspore", asked=True)
-    assert "MindSpore 2.3.0" in (finding.hint or "")
+    finding = of(node(cann="8.0.RC1", python="3.10.4"), tmp_path, "mindspore", asked=True)
+    assert "MindSpore 2.3.1" in (finding.hint or "")
     assert "cann-toolkit_8.0.RC2" in shown(finding)[0]
 
 

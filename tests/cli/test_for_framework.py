@@ -72,6 +72,8 @@ def test_the_fix_of_the_pair_leaves_only_the_framework_to_install(npudoctor: Com
     node = ("--simulate", "new-node", "--state", str(tmp_path / "node"))
     shown = npudoctor("check", "--for", "vllm-ascend", *node).out
     assert "$ npudoctor fix python.install-pair --simulate new-node" in shown and " --for vllm-ascend" in shown
+    refused = npudoctor("fix", "python.install-pair", "--for", "vllm-ascend", *node)
+    assert "--for vllm-ascend --yes" in refused.out + refused.err
     assert npudoctor("fix", "python.install-pair", "--for", "vllm-ascend", "--yes", *node).code == 0
     report = npudoctor("check", "--for", "vllm-ascend", "--json", *node).json
     found = {one["check"]: one for one in report["results"]}

@@ -137,6 +137,11 @@ def test_the_drivers_of_a_set_are_those_of_its_own_cann(npudoctor: Command) -> N
     assert f"  {'drivers':<17} those of CANN 8.2.RC1\n" in of_range.out
 
 
+@pytest.mark.parametrize(("cann", "torch"), [("8.5.2", "2.9.0"), ("9.0.2", "2.10.0"), ("8.3.RC3", "2.8.0")])
+def test_a_patch_of_cann_in_no_table_gets_the_pair_of_its_neighbour(npudoctor: Command, cann: str, torch: str) -> None:
+    assert npudoctor("knowledge", "pair", "--cann", cann, "--json").json["install"]["torch"] == torch
+
+
 def test_final_releases_come_before_candidates_and_what_is_not_shown_is_named(npudoctor: Command) -> None:
     asked = ("knowledge", "pair", "--for", "vllm-ascend")
     shown = npudoctor(*asked, "--cann", "9.1.0", "--json").json
@@ -173,7 +178,11 @@ def test_the_other_releases_of_cann_are_sorted_and_do_not_repeat_the_paired_ones
         ),
         (("--for", "vllm-ascend=0.11.0", "--driver", "25.3.RC1"), 0, "with this driver  paired"),
         (("--for", "ms-swift", "--driver", "23.0.3"), 1, "ms-swift with driver 23.0.3: no release in the tables"),
-        (("--cann", "8.3.RC1", "--driver", "23.0.3"), 0, "with this driver  too old"),
+        (
+            ("--cann", "8.3.RC1", "--driver", "23.0.3"),
+            1,
+            "the driver is too old for this CANN; published with it: 25.3.RC1",
+        ),
         (("--torch-npu", "2.7.1", "--driver", "25.3.RC1"), 0, "with this driver  paired"),
     ],
 )

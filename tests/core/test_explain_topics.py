@@ -44,6 +44,8 @@ def called(topic: topics.Topic) -> str:
         ("-9", ErrorCode, "exit code 137"),
         ("139", ErrorCode, "exit code 139"),
         ("signal 11", ErrorCode, "exit code 139"),
+        ("killed by signal 15", ErrorCode, "exit code 143"),
+        ("error 137", ErrorCode, "exit code 137"),
         ("exit status 139", ErrorCode, "exit code 139"),
         ("sigkill", ErrorCode, "exit code 137"),
         ("HCCL_E_UNAVAIL", ErrorCode, "HCCL 7"),

@@ -89,7 +89,7 @@ def wrong_on(host: Host, name: str, **options: Any) -> Iterator[str]:
                 for complaint in complaints(command):
                     yield f"{name}: {finding.code}: {command!r}: {complaint}"
                 evidence = " ".join(f"{one.source} {one.expected} {one.actual}" for one in finding.evidence)
-                for path in paths_in(command):
+                for path in paths_in(re.sub(r"https://\S+", "", command)):
                     brought = installed and path.startswith("/usr/local/Ascend/")
                     known = brought or path in MADE_LATER or path in evidence or is_there(host, path)
                     if not known:

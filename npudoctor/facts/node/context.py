@@ -98,6 +98,8 @@ def role(options: Options, found: Presence | None) -> Role:
     """As asked for; else driver-only is a host with NPUs or a driver, without CANN and without torch_npu."""
     if options.role != "auto":
         return Role(options.role, "--role says so")
+    if options.frameworks:
+        return Role(FULL, "--for asks for a framework here")
     if found is None or found.cann is None:
         return Role(FULL, "what is installed is not known")
     if found.in_container:

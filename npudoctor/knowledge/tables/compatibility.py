@@ -81,9 +81,8 @@ class Compatibility:
         """The torch_npu releases to install with this CANN, best first; none where no source names any.
 
         Published pairs come first, then what was seen in use; where there is neither on the index, what the windows
-        allow. Among
-        them: on the index, no pre-release, maintained, from an official table, newest. With `python`, only those that
-        have a wheel for it and no known defect under it.
+        allow. Among them: on the index, no pre-release, paired with another patch of this CANN, maintained, from an
+        official table, newest. With `python`, only those that have a wheel for it and no known defect under it.
         """
         usable = [
             release
@@ -104,6 +103,7 @@ class Compatibility:
                     not release.on_pypi,
                     release.is_prerelease,
                     ranks.get(fits[release.version], 2),
+                    chosen is compatible and all(train(one) != train(cann) for one in release.cann),
                     not release.is_maintained,
                     not release.confidence.is_official,
                 ),
