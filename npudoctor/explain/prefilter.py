@@ -132,24 +132,29 @@ def _share_of(word: str) -> float:
 
 
 class Sieve:
-    """Passes only lines with one of these words or a match of `further` expressions (first character, rest)."""
+    """Passes only lines with one of these words or a match of `further` expressions (beginning, rest).
+
+    Beginnings of one letter are searched together, a longer one by itself: faster where texts have its letters.
+    """
 
     def __init__(self, words: Iterable[str], further: Sequence[tuple[str, str]] = ()) -> None:
         encoded = sorted(map(str.encode, set(words)))
         self._ascii = _Pieces(filter(bytes.isascii, encoded))
         self._others = _Pieces(word for word in encoded if not word.isascii())
-        whole = [re.escape(first) + f"(?:{rest})" for first, rest in further]
-        self.further = re.compile("|".join(whole or ["(?!)"]).encode())
+        whole = [(len(first) > 1, re.escape(first) + f"(?:{rest})") for first, rest in further]
+        together = "|".join(one for is_long, one in whole if not is_long)
+        apart = [one for is_long, one in whole if is_long]
+        self.further = [re.compile(one.encode()) for one in (together, *apart) if one]
 
     def starts_in(self, text: bytes, but: Collection[bytes] = ()) -> list[int]:
         """Where something matches in a text of many lines, without these words, in order."""
         starts = {start for pieces in self._possible_in(text) for start in pieces.starts_in(text, but)}
-        starts.update(match.start() for match in self.further.finditer(text))
+        starts.update(match.start() for further in self.further for match in further.finditer(text))
         return sorted(starts)
 
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
         """What lets a line pass: a word or match, except these."""
-        others = (match[0] for match in self.further.finditer(line))
+        others = (match[0] for further in self.further for match in further.finditer(line))
         return next((word for word in chain(self.words_in(line), others) if word not in but), None)
 
     def words_in(self, line: bytes) -> list[bytes]:

@@ -70,7 +70,7 @@ def from_data() -> list[Expression]:
         names_in_logs._REMOTE,
     )
     found += [Expression("names in logs", one.pattern, one.flags, "search") for one in (*told, names_in_logs._SEVERAL)]
-    found.append(Expression("sieve", Sought().sieve.further.pattern.decode(), 0, "search"))
+    found += [Expression("sieve", one.pattern.decode(), 0, "search") for one in Sought().sieve.further]
     for name in ("environment", "hardware", "hccl"):
         text = (ROOT / "npudoctor" / "knowledge" / "tables" / f"{name}.json").read_text(encoding="utf-8")
         patterns = re.findall(r'"(?:name_pattern|pattern|healthy)": ("(?:[^"\\]|\\.)*")', text)
