@@ -85,7 +85,7 @@ def _packages(
     own = framework.package
     plug_ins = [one.package for one in knowledge.stacks().frameworks if one.package in release.requires]
     replaced = plug_ins or [own]
-    index = index_for(release)
+    index = _index_for(release)
     for part in plug_ins:
         if part in packages:
             yield f"{pip} {index}{_pin(part, release)}"
@@ -95,7 +95,7 @@ def _packages(
     again = bool(first) and stays and own in replaced
     in_index = framework.has_in_package_index(release.release)
     if in_index and (again or not stays):
-        last.insert(0, pin_of(framework, release))
+        last.insert(0, _pin_of(framework, release))
     if last:
         yield f"{pip} {index}{' '.join(last)}{f'  # {messages.AGAIN.text()}' if again else ''}"
     if not in_index and not stays:
@@ -104,7 +104,7 @@ def _packages(
         yield f"npudoctor knowledge pair --for {quote(f'{framework.name}={release.release}')}  # {note}"
 
 
-def pin_of(framework: Framework, release: FrameworkRelease) -> str:
+def _pin_of(framework: Framework, release: FrameworkRelease) -> str:
     """The requirement for the release of a row: of a train, without the releases that have rows of their own."""
     if release.release == "*":
         return framework.package
@@ -120,7 +120,7 @@ _HUAWEI = "--extra-index-url https://mirrors.huaweicloud.com/ascend/repos/pypi "
 """Where triton-ascend after 3.2.0 is published; 3.2.0 is the last release on pypi.org/project/triton-ascend."""
 
 
-def index_for(release: FrameworkRelease) -> str:
+def _index_for(release: FrameworkRelease) -> str:
     """The option that names Huawei's index, where a published set requires what is on it only."""
     version = release.requires.get("triton-ascend", "")
     return _HUAWEI if re.match(r"\d", version) and version.partition("rc")[0] != "3.2.0" else ""

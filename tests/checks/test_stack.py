@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from checks import _stack_commands
 from npudoctor import knowledge, plugins, sim
 from npudoctor.cli import main
 from npudoctor.facts.node.environment import JobEnvironment
@@ -336,11 +335,16 @@ def test_an_unknown_chip_is_a_warning_for_a_framework_that_is_asked_for(tmp_path
         assert [one.severity for one in result.findings if one.code == "stack.sglang/chip-not-listed"] == [severity]
 
 
-def test_commands_name_huawei_s_index_only_for_what_the_package_index_lacks() -> None:
-    table = knowledge.stacks()
-    for release, is_there in (("0.23.0", True), ("0.13.0", False), ("0.11.0", False)):
-        row = table.release("vllm-ascend", release)
-        assert row and bool(_stack_commands.index_for(row)) is is_there
+@pytest.mark.parametrize(("cann", "is_there"), [("9.1.0", True), ("8.5.0", False)])
+def test_commands_name_huawei_s_index_only_for_what_the_package_index_lacks(
+    cann: str, tmp_path: Path, *, is_there: bool
+) -> None:
+    bare = f"product = 'atlas-800t-a2-910b3'\ncann = {{ version = '{cann}' }}\n" + python_with(
+        {}, torch="", torch_npu=""
+    )
+    (finding,) = told(bare, tmp_path, frameworks=("vllm-ascend",))["stack.vllm-ascend"].findings
+    [command] = [one for one in finding.commands if "pip install" in one and "vllm-ascend==" in one]
+    assert ("--extra-index-url https://mirrors.huaweicloud.com/" in command) is is_there
 
 
 def test_an_unknown_release_that_is_asked_for_is_a_warning(tmp_path: Path) -> None:

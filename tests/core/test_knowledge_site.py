@@ -159,6 +159,16 @@ def test_a_framework_that_the_site_adds_is_judged(stacks: Write) -> None:
     assert required.commands[-1].endswith("pip install mindformers==1.5.0")
 
 
+def test_a_release_with_a_row_of_its_own_is_no_release_of_its_train(stacks: Write) -> None:
+    rows = [
+        {"framework": "mindformers", "release": release, "requires": {"cann": cann}}
+        for release, cann in (("1.6.*", "8.1.RC1"), ("1.6.0", "8.3.RC1"))
+    ]
+    stacks(stacks={**FORMERS, "releases": rows})
+    [mismatch] = judged(mindformers="1.6.0", mindspore="2.7.1").findings
+    assert mismatch.commands[-1].endswith("pip install 'mindformers==1.6.*,!=1.6.0'")
+
+
 def test_a_chip_that_the_site_excludes_is_an_error(stacks: Write) -> None:
     stacks(stacks={**FORMERS, "chips": [{**FORMERS["chips"][0], "supported": False, "note": "Not here."}]})
     assert judged(mindformers="1.5.0", mindspore="2.6.0rc1").findings[0].code == "stack.site/chip"
