@@ -63,6 +63,11 @@ def release_has_no_known_defect(
         )
 
 
+_WITH_VLLM = frozenset({"vllm-ascend", "vllm-plugin-fl", "vllm-fl", "omni-infer", "sglang", "verl"})
+"""What lets vLLM use NPUs: its own plug-in, and those of FlagOS and omniai; another engine, and verl, whose check
+(stack.verl) says what is missing."""
+
+
 @check("python.conflicts", requires=(SoftwareStack,))
 def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
     """No packages that conflict with torch_npu.
@@ -76,6 +81,14 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
     yield from _triton(python)
     yield from _for_cuda(python)
     yield from _of_another_torch(python)
+    vllm = python.distributions.get("vllm")
+    if vllm is not None and _WITH_VLLM.isdisjoint(python.distributions):
+        yield messages.VLLM_WITHOUT_PLUGIN.finding(
+            subject="python",
+            version=vllm.version,
+            commands=("npudoctor knowledge pair --for vllm-ascend",),
+            evidence=(Evidence(source=python.executable, expected="vllm-ascend", actual=f"vllm {vllm.version} alone"),),
+        )
     accelerate = python.distributions.get("accelerate")
     if accelerate is not None and is_older(accelerate.version, _ACCELERATE_FROM):
         yield messages.ACCELERATE_TOO_OLD.finding(

@@ -240,6 +240,13 @@ OF_ANOTHER_TORCH = Message(
 INSTALL_COMPANION = Sentence(
     "Install {package} {release}, which was released with torch {torch}, or uninstall it if no program requires it."
 )
+VLLM_WITHOUT_PLUGIN = Message(
+    "python.conflicts/vllm-without-plugin",
+    summary="vllm {version} without vllm-ascend: vLLM finds no NPU",
+    detail="vLLM itself has no part for NPUs; the plug-in was never installed, or was removed later.",
+    hint="Install the vLLM Ascend of this vllm; the command shows which.",
+    severity=Severity.WARNING,
+)
 ACCELERATE_TOO_OLD = Message(
     "python.conflicts/accelerate",
     summary="accelerate {version} is too old: NPU support requires {required}",

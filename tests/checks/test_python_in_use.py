@@ -336,12 +336,19 @@ def test_usual_packages_do_not_disturb(node: Nodes) -> None:
         ({"auto_gptq": "0.7.1"}, "cuda-only", "auto-gptq 0.7.1 requires CUDA"),
         ({"apex": "0.1"}, "cuda-only", "apex 0.1 requires CUDA"),
         ({"accelerate": "0.24.1"}, "accelerate", "accelerate 0.24.1 is too old: NPU support requires 0.25.0"),
+        ({"vllm": "0.11.0"}, "vllm-without-plugin", "vllm 0.11.0 without vllm-ascend: vLLM finds no NPU"),
     ],
 )
 def test_packages_for_cuda_are_a_warning(node: Nodes, packages: dict[str, str], code: str, summary: str) -> None:
     finding = one(node(python={"packages": packages}).check("python.conflicts"))
     assert finding.severity is Severity.WARNING
     assert (finding.code, finding.summary) == (f"python.conflicts/{code}", summary)
+
+
+@pytest.mark.parametrize("other", [{"vllm-ascend": "0.11.0"}, {"sglang": "0.5.12"}, {"vllm-plugin-fl": "0.1"}])
+def test_vllm_beside_a_plug_in_or_another_engine_is_no_conflict(node: Nodes, other: dict[str, str]) -> None:
+    result = node(python={"packages": {"vllm": "0.11.0", **other}}).check("python.conflicts")
+    assert "python.conflicts/vllm-without-plugin" not in [finding.code for finding in result.findings]
 
 
 def test_packages_for_cuda_that_nothing_imports_are_one_information(node: Nodes) -> None:
