@@ -214,7 +214,7 @@ def of_code(seen: Sequence[Sighting]) -> Answer | None:
     table = knowledge.codes()
     for one in seen:
         if one.found.kind is Kind.CODE and one.gravity == 1.0 and not one.advice:
-            told = [code for code in table.of_text(one.found.what) if not code.generic and code.severity != "info"]
+            told = [code for code in table.of_text(one.found.what) if code.meaning and not code.generic]
             if len(told) == 1:
                 title = f"The log says: {one.found.what}: {told[0].meaning}"
                 return Answer(AnswerKind.SAID_BY_THE_LOG, title, one.quoted, (), one)

@@ -54,7 +54,7 @@ class FirstFailure:
     @property
     def is_alone(self) -> bool:
         """Whether nothing else failed; beside the kernel, which is counted as none, a rank did."""
-        return self.of < 2 and not self.who.startswith(jobs.KERNEL)
+        return self.of < 2 and not jobs.is_kernel(self.who)
 
 
 @record(frozen=True)
@@ -356,7 +356,7 @@ def _first_failure(
     if not failures:
         return None
     groups = list(failures.items())
-    of = sum(not who.startswith(jobs.KERNEL) for who in failures) or 1  # the kernel is no rank that failed
+    of = sum(not jobs.is_kernel(who) for who in failures) or 1  # the kernel is no rank that failed
     causes = [(who, group) for who, group in groups if any(_is_cause(one, unexplained) for one in group)]
     named = next((one for one in seen if one.found.kind is Kind.ROOT_CAUSE and one.source.known), None)
     if len(groups) == 1:

@@ -44,7 +44,7 @@ _TOGETHER_S = 600
 _LONGEST_WAIT_S = 7300
 """How much later a rank reports that it waited in vain: HCCL_CONNECT_TIMEOUT is at most 7200 s, and HCCL adds some."""
 
-KERNEL = "kernel"
+_KERNEL = "kernel"
 
 _FARTHEST = 28
 """Half hours: no two time zones are farther apart."""
@@ -59,7 +59,12 @@ def writer_of(name: str, node: str | None) -> str:
     """Who wrote a file whose lines name no rank: the kernel, which is none, or the file itself."""
     if re.match(r"(?:vmcore-)?(?:dmesg|kern|messages|syslog)\b", os.path.basename(name)) is None:
         return name
-    return f"{KERNEL} of {node}" if node else KERNEL
+    return f"{_KERNEL} of {node}" if node else _KERNEL
+
+
+def is_kernel(who: str) -> bool:
+    """Whether a writer is the kernel of a node."""
+    return who.partition(" of ")[0] == _KERNEL
 
 
 def nodes_of(names: Sequence[str], folders: Sequence[str] = ()) -> tuple[str | None, ...]:
