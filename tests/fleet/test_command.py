@@ -130,8 +130,13 @@ def test_an_mpirun_starts_a_rank_for_each_npu_of_the_listed_nodes(
         pytest.skip(f"{words[0]} is not installed")
     _, _, planted = said(capsys, "sim", "4", str(tmp_path / "run"), "--faults", "sick=1")
     (tmp_path / "list").write_text(said(capsys, "lists", str(tmp_path / "run"), made)[1], encoding="utf-8")
-    ssh = tmp_path / "ssh"  # the nodes are this machine
-    ssh.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexport NODE="$1"; shift; exec sh -c "$*"\n')
+    # The nodes are this machine. Each has a temporary folder of its own: Open MPI's daemon first deletes what an
+    # earlier run left in its session folder, so that of two daemons with one folder each could delete the other's.
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexport NODE="$1"; shift\n'
+        f'export TMPDIR="{tmp_path}/$NODE"; mkdir -p "$TMPDIR"; exec sh -c "$*"\n'
+    )
     ssh.chmod(0o755)
     argv = [word.format(ssh=ssh, list=tmp_path / "list") for word in words]
     done = subprocess.run([*argv, "sh", "-c", 'echo "on $NODE"'], capture_output=True, encoding="utf-8", check=True)
