@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 
 from npudoctor import knowledge
 from npudoctor.explain import answers, figures, jobs, overcome, retries
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
+from npudoctor.explain.first_failure import Echo, FirstFailure, echoes_of, failures_in, first_of, shown_by
 from npudoctor.explain.lines import QUOTED
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import Scanner
-from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_error, is_general, is_generic, suspects
-from npudoctor.explain.sightings import FileRead, Sighting
+from npudoctor.explain.scoring import (
+    LATER_S,
+    STRONG,
+    Suspect,
+    Times,
+    is_error,
+    is_general,
+    is_generic,
+    named_by,
+    suspects,
+)
+from npudoctor.explain.sightings import FileRead, Sighting, position_of
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
-from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import field, record
 
 _OF_KERNELS = frozenset({"P006", "P034", "P056", "P104", "P114", "P117"})
@@ -24,10 +33,6 @@ _OF_KERNELS = frozenset({"P006", "P034", "P056", "P104", "P114", "P117"})
 
 _OF_THE_PROGRAM = (AnswerKind.NOT_THE_ENVIRONMENT, AnswerKind.STOPPED, AnswerKind.NO_FAILURE)
 """Answers beside which each known issue is a consequence."""
-
-_place = attrgetter("file", "offset")
-_SAME_INSTANT_S = 1.0
-_SAME_REPORT_S = 5.0
 
 
 @record(frozen=True)
@@ -40,30 +45,6 @@ class CodeSeen:
     count: int
     first: Sighting
     row: Code | None = None
-
-
-@record(frozen=True)
-class FirstFailure:
-    """The rank that failed first, of how many, and its error. `by` is the evidence: time, launcher, order, or cause."""
-
-    who: str
-    sighting: Sighting
-    by: str
-    of: int
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether nothing else failed; beside the kernel, which is counted as none, a rank did."""
-        return self.of < 2 and not jobs.is_kernel(self.who)
-
-
-@record(frozen=True)
-class Echo:
-    """A rank that failed after the first, and its first error; `after_s` counts from the first failure where known."""
-
-    who: str
-    sighting: Sighting
-    after_s: float | None
 
 
 @record(frozen=True, kw_only=True)
@@ -112,8 +93,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     apart = jobs.clocks_apart(files, nodes, shifts)
     times = jobs.times_of([one for one in seen if nodes[one.file] not in apart], shifts)
     unexplained = _unexplained_exceptions(seen)
-    failures = _failures(seen, files)
-    first = _first_failure(failures, seen, times, unexplained)
+    failures = failures_in(seen, files)
+    first = first_of(failures, seen, times, _unexplained_exceptions(seen, generic=True))
     ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
@@ -136,18 +117,19 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     beside = [
         one
         for one in ranked
-        if own or (not is_error(one) and (answer or (failures and one.pitfall.severity == "info")))
+        if (own and not (one.pitfall.device_fault and one.weight >= STRONG))
+        or (not is_error(one) and (answer or (failures and one.pitfall.severity == "info")))
     ]
     return Diagnosis(
         suspects=tuple(one for one in ranked if one not in beside and (answer is None or not _only_waits(one))),
         codes=_codes(every, scanner),
         messages=_messages(every),
-        first_failure=first,
+        first_failure=shown_by(first, ranked),
         blamed=_culprits_in(seen),
-        unexplained=min(unexplained, key=_place, default=None),
+        unexplained=min(unexplained, key=position_of, default=None),
         files=tuple(files),
         counts=scanner.counts,
-        echoes=_echoes(failures, first, times),
+        echoes=echoes_of(failures, first, times),
         nodes=tuple(dict.fromkeys(node for node in nodes if node)),
         shifts=shifts,
         apart=apart,
@@ -173,21 +155,6 @@ def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[S
     return tuple(sorted(ranked, key=lambda one: named.isdisjoint((one.pitfall.id, *one.pitfall.refines))))
 
 
-def _echoes(failures: Mapping[str, Sequence[Sighting]], first: FirstFailure | None, times: Times) -> tuple[Echo, ...]:
-    """The other ranks with their first errors, in the order of time as far as it is known."""
-    if first is None or first.is_alone:
-        return ()
-    began = times.get(id(first.sighting))
-    echoes = []
-    for who, group in failures.items():
-        if who not in ("", first.who):
-            one = min(group, key=lambda one: (times.get(id(one), float("inf")), _place(one)))
-            time = times.get(id(one))
-            after = None if began is None or time is None else max(time - began, 0.0)
-            echoes.append(Echo(who, _telling(group, one, times), after))
-    return tuple(sorted(echoes, key=lambda echo: (echo.after_s is None, echo.after_s or 0.0)))
-
-
 def _answer(
     ranked: Sequence[Suspect],
     memories: Sequence[Memory],
@@ -197,7 +164,7 @@ def _answer(
     limit: Sighting | None,
 ) -> Answer | None:
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
-    exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=_place) if not one.advice]
+    exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=position_of) if not one.advice]
     too_large = answers.of_memory(memories)
     is_own = first and (first.sighting in exceptions or (too_large and figures.are_of(memories, first.sighting)))
     alone = first if first and is_own and not first.is_alone and first.by != "order" else None
@@ -209,8 +176,8 @@ def _answer(
     if first and first.sighting in exceptions:
         exceptions = [first.sighting]
     elif waits := [each for one in ranked if one.pitfall.consequence for each in one.evidence]:
-        began = min(map(_place, waits))
-        exceptions = [one for one in exceptions if _place(one) < began and answers.is_own(one.found.what)]
+        began = min(map(position_of, waits))
+        exceptions = [one for one in exceptions if position_of(one) < began and answers.is_own(one.found.what)]
     if limit is not None:
         return answers.of_limit(limit)
     if answer := answers.of_program(exceptions, seen):
@@ -254,15 +221,15 @@ def _only_waits(suspect: Suspect) -> bool:
 def _only_warns(suspect: Suspect, unexplained: Sequence[Sighting], ends: Sequence[Sighting]) -> bool:
     """Whether an issue is only warned of, and the job went on: to an exception of the program that nothing explains,
     to a limit of it, or until somebody stopped it."""
-    last = max(map(_place, suspect.evidence))
+    last = max(map(position_of, suspect.evidence))
     own = (one for one in unexplained if one.place or answers.is_own(one.found.what))
-    ended = any(one.gravity == 1.0 and not one.advice and _place(one) > last for one in (*own, *ends))
+    ended = any(one.gravity == 1.0 and not one.advice and position_of(one) > last for one in (*own, *ends))
     return ended and all(one.gravity < 1.0 for one in suspect.evidence)
 
 
 def _waits(one: Sighting) -> bool:
     """Whether a code or symptom says first of all that a rank waited for another."""
-    named = _named_by(one)
+    named = named_by(one)
     return bool(named) and all(pitfall.consequence for pitfall in named)
 
 
@@ -314,86 +281,4 @@ def _unexplained_exceptions(seen: Sequence[Sighting], *, generic: bool = False) 
 
 def _is_notice(one: Sighting) -> bool:
     """Whether this shows an issue that stops no job, and so explains no exception."""
-    return one.found.kind is Kind.SYMPTOM and any(pitfall.severity != "error" for pitfall in _named_by(one))
-
-
-def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
-    """Whether a failure may be the cause of others."""
-    if one.found.kind is Kind.EXCEPTION:
-        return any(one is other for other in unexplained)
-    return one.found.kind is Kind.MEMORY or any(not pitfall.consequence for pitfall in _named_by(one))
-
-
-def _is_device_fault(one: Sighting) -> bool:
-    """Whether a sighting shows a fault of the hardware."""
-    return any(pitfall.device_fault for pitfall in _named_by(one))
-
-
-def _named_by(one: Sighting) -> tuple[Pitfall, ...]:
-    """The known issue that a symptom, or a code that is not generic, names first."""
-    if one.found.kind is Kind.CODE:
-        code = knowledge.errors().code(one.found.what)
-        ids = code.pitfalls[:1] if code and not code.generic else ()
-    else:
-        ids = (one.found.what,)
-    return tuple(pitfall for id in ids if (pitfall := knowledge.pitfalls().pitfall(id)) is not None)
-
-
-def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, list[Sighting]]:
-    """The failures of each rank, process, file or kernel."""
-    failures: dict[str, list[Sighting]] = {}
-    told = (one for one in seen if one.gravity == 1.0 or not jobs.is_of_scheduler(files[one.file].name))
-    for one in filter(overcome.is_failure, told):
-        is_named = one.source.known or len(files) == 1
-        who = one.source.label if is_named else jobs.writer_of(files[one.file].name, one.source.node)
-        failures.setdefault(who, []).append(one)
-    return failures
-
-
-def _first_failure(
-    failures: Mapping[str, list[Sighting]], seen: Sequence[Sighting], times: Times, unexplained: Sequence[Sighting]
-) -> FirstFailure | None:
-    if not failures:
-        return None
-    groups = list(failures.items())
-    of = sum(not jobs.is_kernel(who) for who in failures) or 1  # the kernel is no rank that failed
-    causes = [(who, group) for who, group in groups if any(_is_cause(one, unexplained) for one in group)]
-    named = next((one for one in seen if one.found.kind is Kind.ROOT_CAUSE and one.source.known), None)
-    if len(groups) == 1:
-        return _failure_of(groups[0], "order", times, 1)
-    if all(any(id(one) in times for one in group) for _, group in groups):
-        began = {who: min(times[id(one)] for one in group if id(one) in times) for who, group in groups}
-        earliest = [item for item in groups if began[item[0]] <= min(began.values()) + _SAME_INSTANT_S]
-        first = min(earliest, key=lambda item: (item not in causes, began[item[0]], _place(item[1][0])))
-        faulty = [item for item in groups if any(map(_is_device_fault, item[1]))]
-        if first not in causes and faulty:  # what timed out waited for the rank of the faulty device
-            return _failure_of(min(faulty, key=lambda item: began[item[0]]), "cause", times, of)
-        return _failure_of(first, "time", times, of)
-    told = [item for item in groups if named and item[1][0].source.rank == named.source.rank]
-    if len(told) == 1 and named and named.source.rank is not None:
-        return _failure_of(told[0], "launcher", times, of)
-    one_file = len({one.file for _, group in groups for one in group}) == 1
-    if one_file or len(causes) == 1:
-        first = min(causes or groups, key=lambda item: _place(item[1][0]))
-        return _failure_of(first, "order" if one_file and len(causes) in (0, len(groups)) else "cause", times, of)
-    return None
-
-
-def _failure_of(item: tuple[str, list[Sighting]], by: str, times: Times, of: int) -> FirstFailure:
-    who, group = item
-    first = min(group, key=lambda one: (times.get(id(one), float("inf")) if by == "time" else 0, _place(one)))
-    return FirstFailure(who, _telling(group, first, times), by, of)
-
-
-def _telling(group: Sequence[Sighting], first: Sighting, times: Times) -> Sighting:
-    """What says most of the failures of a rank that are reported together with its first."""
-
-    def together(one: Sighting) -> bool:
-        near = one.file == first.file and abs(one.line - first.line) <= jobs.NEIGHBOURS
-        began, time = times.get(id(first)), times.get(id(one))
-        return near or (began is not None and time is not None and abs(time - began) <= _SAME_REPORT_S)
-
-    return min(
-        filter(together, group),
-        key=lambda one: (one.found.kind is not Kind.SYMPTOM, is_generic(one), _place(one)),
-    )
+    return one.found.kind is Kind.SYMPTOM and any(pitfall.severity != "error" for pitfall in named_by(one))

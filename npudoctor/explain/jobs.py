@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from npudoctor.explain.lines import Moment, Source, source_of_file
-from npudoctor.explain.sightings import FileRead, Sighting
+from npudoctor.explain.sightings import FileRead, Sighting, position_of
 from npudoctor.records import replace
 
 _NODE = re.compile(
@@ -197,10 +197,21 @@ def stamp(moment: Moment, year: int, shift: float) -> float:
     return moment.seconds(year) + (shift if moment.zone_s is None else 0.0)
 
 
-def times_of(seen: Sequence[Sighting], shifts: Sequence[float]) -> dict[int, float]:
-    """The seconds on the common clock of each sighting that has a time, by its identity."""
-    year = max((one.moment.year or 0 for one in seen if one.moment), default=0) or 2000
-    return {id(one): stamp(one.moment, year, shifts[one.file]) for one in seen if one.moment}
+def times_of(seen: Iterable[Sighting], shifts: Sequence[float]) -> dict[int, float]:
+    """The seconds on the common clock of each sighting that has a time, by its identity.
+
+    What comes before the first stamp of its file has the time of the stamp a few lines below.
+    """
+    placed = sorted(seen, key=position_of, reverse=True)
+    year = max((one.moment.year or 0 for one in placed if one.moment), default=0) or 2000
+    times: dict[int, float] = {}
+    below: Sighting | None = None
+    for one in placed:
+        if one.moment:
+            times[id(one)], below = stamp(one.moment, year, shifts[one.file]), one
+        elif below and below.file == one.file and below.line - one.line <= NEIGHBOURS:
+            times[id(one)] = times[id(below)]
+    return times
 
 
 def attribute(sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]) -> list[Sighting]:

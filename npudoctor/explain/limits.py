@@ -161,6 +161,26 @@ _LIMITS = (
         ),
         "the program uses a part of torch that exists with CUDA only",
     ),
+    (
+        re.compile(
+            r"\[ParamChecker::\w{1,40}\]|: missing compulsory field\b|\b[Mm]odel config\.json file\b"
+            r"|\b(?:type|value) of (?:param |'npuMemSize'|modelParam\.|ScheduleParam\.|maxPrefillTokens )"
+            r"(?!.{0,200}use default)"
+            r"|\bBackend type only supports atb\b|\btemplate(?:Type|Name) must be Standard|\binferMode should be"
+            r"|should be one modelParam for Standard|\bmax(?:N|PreemptCount) cannot be set greater than maxBatch"
+            r"|\bConfigManager: (?:Get config path failed|Invalid config path)|\bConfigManager [Ii]nit exception"
+            r"|\bJSON error in ConfigManager\b|Json file is invalid\. Please check json format"
+        ),
+        "MindIE refuses a value of its configuration (config.json)",
+    ),
+    (
+        re.compile(
+            r"\bserverConfig_\.\w{1,40} (?:size must|file not)|\b[Tt]ls(?:Ca|Crl|Cert)\w{0,8} init error\b"
+            r"|\b(?:inter )?tls config is invalid\b|\bFailed to init tls cfg\b"
+            r"|\b(?:Business|Management|Metrics) Http ssl Initialize failed"
+        ),
+        "MindIE's https is on, and its certificates are missing or not valid",
+    ),
 )
 """Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
 
@@ -195,6 +215,14 @@ _STEPS = {
     ),
     "mpirun is asked for more processes than the hosts have slots": (
         "Ask for fewer, name slots=N for each host in the hostfile, or add --oversubscribe."
+    ),
+    "MindIE refuses a value of its configuration (config.json)": (
+        "Correct the field that the message names, there or in the model's own config.json; "
+        "`python3 -m json.tool config.json` shows where a file is no JSON."
+    ),
+    "MindIE's https is on, and its certificates are missing or not valid": (
+        "Put the certificates where config.json says, or set httpsEnabled, interCommTLSEnabled and interNodeTLSEnabled "
+        "to false in a network that you trust."
     ),
 }
 _STEP = "Another option or size that avoids it, or a release of the program or framework without this limit."
@@ -260,6 +288,26 @@ WORDS = (
     "nit failed, ",
     "from 'torch.",
     "module 'torch.",
+    "ParamChecker::",
+    "compulsory field",
+    "odel config.json file",
+    "e of param ",
+    "e of 'npuMemSize'",
+    "e of modelParam.",
+    "e of ScheduleParam.",
+    "e of maxPrefillTokens ",
+    "Backend type only",
+    " must be Standard",
+    "should be standard",
+    "modelParam for Standard",
+    "cannot be set greater",
+    "ConfigManager",
+    "Json file is invalid",
+    "serverConfig_.",
+    "init error",
+    "tls config is",
+    "init tls cfg",
+    "Http ssl Init",
 )
 """Words of which every line with a limit has one, for the prefilter."""
 

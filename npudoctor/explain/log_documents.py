@@ -10,7 +10,8 @@ from typing import Any
 from npudoctor import __version__, knowledge
 from npudoctor.explain import advice
 from npudoctor.explain.answers import Answer
-from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
+from npudoctor.explain.diagnosis import CodeSeen, Diagnosis
+from npudoctor.explain.first_failure import FirstFailure
 from npudoctor.explain.scoring import STRONG, Suspect
 from npudoctor.explain.sightings import Sighting
 from npudoctor.explain.signs import Complaint

@@ -109,6 +109,16 @@ def is_generic(one: Sighting) -> bool:
     return code is not None and code.generic
 
 
+def named_by(one: Sighting) -> tuple[Pitfall, ...]:
+    """The known issue that a symptom, or a code that is not generic, names first."""
+    if one.found.kind is Kind.CODE:
+        code = knowledge.errors().code(one.found.what)
+        ids = code.pitfalls[:1] if code and not code.generic else ()
+    else:
+        ids = (one.found.what,)
+    return tuple(pitfall for id in ids if (pitfall := knowledge.pitfalls().pitfall(id)) is not None)
+
+
 @cache
 def is_wrapper(expression: str) -> bool:
     """Whether a symptom spells a generic code: it then says where something failed, and not why."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from npudoctor.explain import signs
 from npudoctor.explain.lines import Moment, Source
 from npudoctor.explain.patterns import Found
@@ -35,6 +37,10 @@ class Sighting:
     beside: str | None = None
     place: str | None = None
     command: int = 0
+
+
+position_of = attrgetter("file", "offset")
+"""The position of a sighting in all that was read: the number of its file, and its offset there."""
 
 
 @record(frozen=True)

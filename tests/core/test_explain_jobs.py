@@ -324,6 +324,32 @@ def test_an_exception_of_the_program_leads_over_one_device_error_seconds_later(t
     assert found.answer and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT and not found.suspects
 
 
+def test_a_device_that_fails_minutes_after_a_program_is_a_fault_of_its_own(tmp_path: Path) -> None:
+    stamp = "[ERROR] 2026-02-03-10:00:20 (PID:100, Device:0, RankID:0) ERR99999 UNKNOWN applicaiton exception"
+    put(
+        tmp_path / "node-1" / "rank_0.log",
+        "[rank0]: Traceback (most recent call last):",
+        "[rank0]: KeyError: 'x'",
+        stamp,
+    )
+    late = "2026-02-03 10:10:20 ERROR [rank8]: RuntimeError: HBM MULTI BIT ECC ERROR, error code:507054"
+    put(tmp_path / "node-2" / "rank_8.log", late)
+    found = diagnosed(tmp_path)
+    assert found.first_failure is not None and found.first_failure.who == "rank 0 of node-1"
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert [(echo.who, echo.after_s) for echo in found.echoes] == [("rank 8 of node-2", 600)]
+    assert [one.pitfall.id for one in found.suspects] == ["P053"]
+
+
+def test_the_first_failure_is_shown_by_the_issue_that_leads(tmp_path: Path) -> None:
+    missing = "ImportError: libhccl.so: cannot open shared object file: No such file or directory"
+    put(tmp_path / "rank_0.log", f"{missing}. Please check that the cann package is installed.")
+    put(tmp_path / "rank_1.log", "[rank1]: EI0006: Getting socket times out")
+    found = diagnosed(tmp_path)
+    assert found.first_failure is not None
+    assert found.suspects[0].pitfall.id == found.first_failure.sighting.found.what == "P001"
+
+
 def test_a_port_that_is_down_goes_before_the_links_that_wait_for_it_on_another_node(tmp_path: Path) -> None:
     down = plog(220, "10:00:20", "[rs_rdma.c:1] rdev port is down, phyId[0] port[1] status[1]")
     put(tmp_path / "node-1" / "plog-118_20260203100000000.log", waiting(118, "10:02:10"))
