@@ -68,6 +68,10 @@ _WITH_VLLM = frozenset({"vllm-ascend", "vllm-plugin-fl", "vllm-fl", "omni-infer"
 (stack.verl) says what is missing."""
 
 
+_REQUIRED_OF = ("numpy", "transformers")
+"""What frameworks import at their start, and what other packages replace by releases that they do not accept."""
+
+
 @check("python.conflicts", requires=(SoftwareStack,))
 def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
     """No packages that conflict with torch_npu.
@@ -81,6 +85,7 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
     yield from _triton(python)
     yield from _for_cuda(python)
     yield from _of_another_torch(python)
+    yield from _against_requirements(python)
     vllm = python.distributions.get("vllm")
     if vllm is not None and _WITH_VLLM.isdisjoint(python.distributions):
         yield messages.VLLM_WITHOUT_PLUGIN.finding(
@@ -161,6 +166,33 @@ def _of_another_torch(python: PythonEnvironment) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def _against_requirements(python: PythonEnvironment) -> Iterator[Finding]:
+    """A numpy or transformers that an installed framework does not accept: its own metadata says so."""
+    for framework in knowledge.stacks().frameworks:
+        package = python.distributions.get(framework.package)
+        for name in _REQUIRED_OF if package is not None else ():
+            found = python.distributions.get(name)
+            requirement = find_requirement(package.requires, name, python) if package is not None else None
+            if found is None or package is None or requirement is None or _accepts(requirement, found.version):
+                continue
+            accepted = name + ",".join(sorted(requirement.specifiers.split(","), reverse=True))  # the lower bound first
+            yield messages.REQUIREMENT_NOT_MET.finding(
+                subject="python",
+                framework=framework.package,
+                release=package.version,
+                requirement=accepted,
+                version=found.version,
+                commands=(f"{python.pip} install '{accepted}'",),
+                evidence=(
+                    Evidence(
+                        source=f"{framework.package} {package.version}",
+                        expected=accepted,
+                        actual=f"{name} {found.version}",
+                    ),
+                ),
+            )
 
 
 def companion_of(name: str, torch: str) -> str | None:

@@ -240,6 +240,15 @@ OF_ANOTHER_TORCH = Message(
 INSTALL_COMPANION = Sentence(
     "Install {package} {release}, which was released with torch {torch}, or uninstall it if no program requires it."
 )
+REQUIREMENT_NOT_MET = Message(
+    "python.conflicts/requirement",
+    summary="{framework} {release} requires {requirement}; found {version}",
+    detail="The metadata of the installed package says so. It fails when it is imported, or in a call that the other "
+    "release does not have.",
+    hint="Install the release that it requires, or the release of the framework that was made for this one.",
+    severity=Severity.WARNING,
+    pitfall="P102",
+)
 VLLM_WITHOUT_PLUGIN = Message(
     "python.conflicts/vllm-without-plugin",
     summary="vllm {version} without vllm-ascend: vLLM finds no NPU",

@@ -88,7 +88,7 @@ class Python:
     """The target Python. `kind` is whose it is (plain: its own prefix); an empty torch or torch_npu is not installed.
 
     `packages` adds, replaces or (by an empty version) removes distributions; `user_packages` are copies in the user's
-    own folder, which Python finds first.
+    own folder, which Python finds first; `requires` are the Requires-Dist lines of packages, in place of the usual.
     """
 
     version: str = "3.10.16"
@@ -99,6 +99,7 @@ class Python:
     cxx11_abi: bool = True
     packages: dict[str, str] = field(default_factory=dict)
     user_packages: dict[str, str] = field(default_factory=dict)
+    requires: dict[str, list[str]] = field(default_factory=dict)
 
 
 @record(frozen=True, kw_only=True)

@@ -135,6 +135,8 @@ class Target:
 
     def requires(self, name: str) -> list[str]:
         """The Requires-Dist lines of a package."""
+        if name in (named := self.node.scenario.python.requires):
+            return named[name]
         if name == "torch":
             return ["filelock", "typing-extensions>=4.8.0", "sympy", "networkx", "jinja2", "fsspec"]
         version = self.packages[name]

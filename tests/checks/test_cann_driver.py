@@ -47,6 +47,13 @@ def test_a_driver_too_old_for_this_cann_is_an_error(node: Nodes, cann: str, driv
     assert finding.commands[0].startswith("npudoctor setup --packages FOLDER --dry-run ")
 
 
+def test_a_cann_without_a_list_of_drivers_refuses_those_that_the_one_before_it_refuses(node: Nodes) -> None:
+    for driver, refused in (("23.0.3", True), ("24.1.rc2", True), ("25.0.rc1", True), ("26.1.1", False)):
+        found = node(cann={"version": "9.2.0"}, driver={"version": driver}).check("cann.driver").findings
+        code = "cann.driver/too-old" if refused else "cann.driver/not-listed"
+        assert [one.code for one in found] == [code], driver
+
+
 def test_a_container_is_not_told_to_upgrade_a_driver_or_to_reboot(node: Nodes) -> None:
     inside = node(container={"host_network": True}, cann={"version": "8.5.0"}, driver={"version": "24.1.rc3"})
     finding = only(inside.check("cann.driver"))

@@ -345,6 +345,24 @@ def test_packages_for_cuda_are_a_warning(node: Nodes, packages: dict[str, str], 
     assert (finding.code, finding.summary) == (f"python.conflicts/{code}", summary)
 
 
+@pytest.mark.parametrize(
+    ("numpy", "line", "problem"),
+    [
+        ("2.2.0", "numpy<2.0.0,>=1.21", "vllm-ascend 0.13.0 requires numpy>=1.21,<2.0.0; found 2.2.0"),
+        ("1.26.4", "numpy<2.0.0,>=1.21", None),
+        ("2.2.0", 'numpy<2.0.0 ; python_version < "3.0"', None),
+        ("2.2.0", "numpy", None),
+        ("unknown", "numpy<2.0.0", None),
+    ],
+)
+def test_a_numpy_that_a_framework_does_not_accept(node: Nodes, numpy: str, line: str, problem: str | None) -> None:
+    packages = {"vllm": "0.13.0", "vllm-ascend": "0.13.0", "numpy": numpy}
+    result = node(python={"packages": packages, "requires": {"vllm-ascend": [line]}}).check("python.conflicts")
+    found = [one for one in result.findings if one.code == "python.conflicts/requirement"]
+    assert [one.summary for one in found] == ([problem] if problem else [])
+    assert all(one.severity is Severity.WARNING for one in found)
+
+
 @pytest.mark.parametrize("other", [{"vllm-ascend": "0.11.0"}, {"sglang": "0.5.12"}, {"vllm-plugin-fl": "0.1"}])
 def test_vllm_beside_a_plug_in_or_another_engine_is_no_conflict(node: Nodes, other: dict[str, str]) -> None:
     result = node(python={"packages": {"vllm": "0.11.0", **other}}).check("python.conflicts")

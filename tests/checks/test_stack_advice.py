@@ -294,12 +294,19 @@ def test_a_newer_cann_comes_with_the_driver_that_it_requires(tmp_path: Path) -> 
 
 
 def test_a_newer_cann_is_not_advised_where_the_driver_is_too_old_for_it(tmp_path: Path) -> None:
-    for driver, cann in (("24.1.0", "8.3.RC2"), ("26.0.RC1", "9.1.1")):
-        said = node(driver=driver, cann="9.2.0", torch="", torch_npu="")
-        finding = of(said, tmp_path, "mindspore", asked=True)
-        assert [line for line in shown(finding) if "toolkit" in line or "driver" in line] == [
-            f"./Ascend-cann-toolkit_{cann}_linux-$(arch).run --install"
-        ]
+    said = node(driver="26.0.RC1", cann="9.2.0", torch="", torch_npu="")
+    finding = of(said, tmp_path, "mindspore", asked=True)
+    assert [line for line in shown(finding) if "toolkit" in line or "driver" in line] == [
+        "./Ascend-cann-toolkit_9.1.1_linux-$(arch).run --install"
+    ]
+
+
+def test_a_driver_that_is_too_old_for_this_cann_is_replaced_whatever_cann_is_advised(tmp_path: Path) -> None:
+    finding = of(node(driver="24.1.0", cann="9.2.0", torch="", torch_npu=""), tmp_path, "mindspore", asked=True)
+    assert [line for line in shown(finding) if "toolkit" in line or "driver" in line] == [
+        "./Ascend-hdk-910b-npu-driver_26.1.1_linux-aarch64.run --upgrade",
+        "./Ascend-cann-toolkit_9.1.1_linux-$(arch).run --install",
+    ]
 
 
 def test_the_nearest_cann_wins_where_two_cost_the_same(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_where_no_pair_fits_both_each_is_told_what_fits_it_and_the_smallest_chan
 def test_the_releases_of_a_framework_stand_newest_first_and_verl_is_known_from_0_5_on(npudoctor: Command) -> None:
     shown = npudoctor("knowledge", "pair", "--for", "verl", "--json")
     releases = [row["release"] for row in json.loads(shown.out)["releases"]]
-    assert releases == ["0.9.0", "0.8.0", "0.7.1", "0.7.0", "0.6.1", "0.6.0"]
+    assert releases == ["0.9.1", "0.9.0", "0.8.0", "0.7.1", "0.7.0", "0.6.1"]
     assert f"  {'sets':<17} 3; all: --for verl=0.7.0\n" in npudoctor("knowledge", "pair", "--for", "verl").out
     said = npudoctor("knowledge", "pair", "--for", "verl=0.7.0").out
     assert (said.count("verl 0.7.0\n"), "; all: " in said) == (3, False)
@@ -146,7 +146,7 @@ def test_final_releases_come_before_candidates_and_what_is_not_shown_is_named(np
     asked = ("knowledge", "pair", "--for", "vllm-ascend")
     shown = npudoctor(*asked, "--cann", "9.1.0", "--json").json
     releases = [row["release"] for row in shown["releases"]]
-    assert releases[:3] == ["0.23.0.post1", "0.23.0", "0.29.0rc1"]
+    assert releases[:3] == ["0.23.0.post1", "0.23.0", "0.30.0rc1"]
     every = npudoctor(*asked, "--json").json
     assert not any("rc" in row["release"] for row in every["releases"])
     assert {"0.29.0rc1", "0.7.3"} < set(every["other_releases"])
