@@ -36,6 +36,8 @@ _INSIDE = "In a container, "
 _OF_IMAGES = "For an image, "
 _PULLS_AN_IMAGE = re.compile(r"[Pp]ull(?:ing)? (?:and unpack )?image|/v2/|\bmanifests?/|from daemon: ")
 _PLACE = re.compile(r"<(\w{1,40})>")
+_DEVICE = re.compile(r"\b(?:dev|device|logic)[ _]?id\W{1,3}(\d{1,3})\b", re.IGNORECASE)
+"""The driver's number of a device: npu-smi calls it Chip Logic ID."""
 
 
 def steps(suspect: Suspect, *, in_container: bool = False) -> Iterator[tuple[str, bool]]:
@@ -44,17 +46,26 @@ def steps(suspect: Suspect, *, in_container: bool = False) -> Iterator[tuple[str
     `<name>` becomes what the named group of a symptom found in the log, and the value of a variable the size that the
     log asks for. A step that resets, reinstalls or ends
     something is left out where no message of the device speaks for it. Where the log shows a container, the steps for
-    one come first, and those for images where it shows that one is pulled.
+    one come first, and those for images where it shows that one is pulled. The command that shows the NPU of a faulty
+    device precedes them, where the log numbers the device.
     """
     of_image = any(_PULLS_AN_IMAGE.search(one.text) for one in suspect.evidence)
     first = tuple(words for words, here in ((_INSIDE, in_container), (_OF_IMAGES, of_image)) if here)
     values = {name: value for one in reversed(suspect.evidence) for name, value in one.found.values}
     trusted = speaks_of_device(suspect)
+    if devices := _devices_in(suspect):
+        yield f"npu-smi info -m   # the NPU of device {', '.join(devices)} (Chip Logic ID)", True
     for step in sorted(suspect.pitfall.fix, key=lambda step: not step.startswith(first)):
         if trusted or not is_dangerous(step):
             filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)
             filled = _ASSIGNED.sub(lambda found: _as_needed(found, values), filled)
             yield filled, is_command(filled)
+
+
+def _devices_in(suspect: Suspect) -> tuple[str, ...]:
+    """The devices that the lines of a fault of the hardware number."""
+    lines = (one.text for one in suspect.evidence if one.found.kind is Kind.SYMPTOM and suspect.pitfall.device_fault)
+    return tuple(dict.fromkeys(number for line in lines for number in _DEVICE.findall(line)))
 
 
 def by_place(cause: str, *, in_container: bool) -> str:

@@ -29,6 +29,10 @@ _CRASH = re.compile(
     r"|(?:Segmentation fault|Bus error)(?= \(core dumped\))"
     r"|SIG(?:SEGV|BUS|ABRT|FPE|ILL) received(?= at time=))"
 )
+_CRASH_BY_KERNEL = re.compile(
+    r"\w\[\d{1,9}\]: (?:segfault at \S{1,20} ip |unhandled (?:level \d|exception: DABT)).{0,160}?"
+    r"(?: in (?P<library>[^\s\[]{1,80})\[|\s*$)"
+)
 _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
 )
@@ -39,7 +43,7 @@ _POINTS_ELSEWHERE = re.compile(
 """The text of an exception that only says that another one, printed before it, is the cause."""
 
 
-CRASH_WORDS = ("core dumped", "Fatal Python error: ", " received at time=")
+CRASH_WORDS = ("core dumped", "Fatal Python error: ", " received at time=", "]: segfault at ", "]: unhandled ")
 """Words of which every line has one that reports a crash, for the prefilter."""
 
 
@@ -54,8 +58,12 @@ class Raised:
 
 def exception_in(line: str) -> Raised | None:
     """The exception or crash that a line reports; None for one that only wraps another or points to it."""
-    if crash := _CRASH.search(line) if any(word in line for word in CRASH_WORDS) else None:
-        return Raised(crash["name"], crash["name"], crash.start())
+    if any(word in line for word in CRASH_WORDS):
+        if crash := _CRASH.search(line):
+            return Raised(crash["name"], crash["name"], crash.start())
+        if crash := _CRASH_BY_KERNEL.search(line):
+            where = f" in {crash['library']}" if crash["library"] else ""
+            return Raised("Segmentation fault", f"Segmentation fault{where}", crash.start())
     if not ("rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError")):
         return None
     found = _find(line, len(line) - len(message_of(line)))

@@ -71,7 +71,7 @@ def nothing_known(diagnosis: Diagnosis) -> str:
     lines = sum(file.lines for file in read)
     without = f"no ERROR and no Traceback in {lines} line{'' if lines == 1 else 's'} of {name}"
     loudest = max((file.complains for file in read), default=Complaint.NONE)
-    if loudest is Complaint.NONE and not any(file.stopped for file in read):
+    if loudest is Complaint.NONE and not diagnosis.unexplained and not any(file.stopped for file in read):
         return f"{without}: this log shows no failure"
     help = "to get help, send the lines around {} and the newest files of ~/ascend/log/debug/plog"
     if loudest < Complaint.ERROR and not diagnosis.unexplained:

@@ -492,6 +492,33 @@ def test_an_issue_that_is_only_warned_of_explains_no_later_exception_of_the_prog
     assert named(diagnosed(warned.replace("WARNING", "ERROR"), *["step"] * 30, *trace)) == ["P102"]
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            "[9.3] python[44]: segfault at 0 ip 0000ffff sp 0000ffff error 4 in libmyop.so[ffff8a10+1000]",
+            " in libmyop.so",
+        ),
+        ("node kernel: python[44]: segfault at 10 ip 0000ffff sp 0000ffff error 4", ""),
+        ("a[7]: unhandled level 2 translation fault (11) at 0x8, esr 0x92000006, in libc.so.6[a+1]", " in libc.so.6"),
+    ],
+)
+def test_a_crash_that_the_kernel_reports_names_the_library(line: str, what: str) -> None:
+    found = diagnosed(line)
+    assert found.unexplained is not None and found.unexplained.found.what == f"Segmentation fault{what}"
+    assert f"`Segmentation fault{what}`" in log_documents.nothing_known(found)
+
+
+def test_the_npu_of_a_faulty_device_is_to_be_looked_up() -> None:
+    lost = "[1.0] [ascend] [ERROR] [devmng] Device heartbeat lost. (dev_id={}; lost_count=5)"
+    steps = list(advice.steps(diagnosed(lost.format(7)).suspects[0]))
+    assert steps[0] == ("npu-smi info -m   # the NPU of device 7 (Chip Logic ID)", True)
+    without = diagnosed("[1.0] [ascend] [ERROR] [devmng] Device heartbeat lost.").suspects[0]
+    assert not any("Chip Logic ID" in step for step, _ in advice.steps(without))
+    program = diagnosed("The wait execution of the Notify register times out. device_id=7").suspects[0]
+    assert not any("Chip Logic ID" in step for step, _ in advice.steps(program))
+
+
 def test_a_crash_is_one_of_torch_npu_only_where_that_is_imported() -> None:
     crash = "Segmentation fault (core dumped)"
     assert named(diagnosed(">>> import torch_npu", crash)) == ["P071"]
