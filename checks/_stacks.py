@@ -330,6 +330,18 @@ def text_of_change(
     return f"{said} {messages.DRIVER_OF_THE_HOST.text()}" if on_host else said
 
 
+def is_published_pair(python: PythonEnvironment, cann: Cann, driver: DriverInstall | None) -> bool:
+    """Whether an installed framework publishes this torch_npu with this CANN, whatever torch_npu's own table says.
+
+    verl 0.7.1 has torch_npu 2.8.0 on CANN 8.5.0, in its page and in its image.
+    """
+    table = knowledge.stacks()
+    here = releases_here(python, cann, driver.stated if driver is not None else None)
+    sets = (published_set(framework, table, here) for framework in table.frameworks)
+    pair = [(row.requires.get("torch_npu"), row.requires.get("cann")) for row in sets if row is not None]
+    return (here.parts.get("torch_npu"), here.parts.get("cann")) in pair
+
+
 def pair_wanted(
     options: Options, python: PythonEnvironment, cann: Cann | None, driver: DriverInstall | None
 ) -> Solution | None:

@@ -33,7 +33,7 @@ from ._pairing import (
     smallest_change,
     torch_needed,
 )
-from ._stacks import pair_wanted
+from ._stacks import is_published_pair, pair_wanted
 from .messages import python as messages
 
 
@@ -307,12 +307,14 @@ def torch_npu_and_cann_match(
     fit = table.judge(row, installed.stated) if row is not None else Fit.UNKNOWN
     if fit in (Fit.PAIRED, Fit.SEEN):
         return
-    if fit is Fit.OUTSIDE or (row is not None and fit is Fit.UNPAIRED and _far_apart(row, installed.version)):
+    if row is not None and fit is Fit.OUTSIDE and is_published_pair(python, cann, driver):
+        fit = Fit.UNPAIRED
+    elif fit is Fit.OUTSIDE or (row is not None and fit is Fit.UNPAIRED and _far_apart(row, installed.version)):
         assert row is not None
         wanted = pair_wanted(options, python, cann, driver)
         yield _wrong_cann(python, row, installed.stated, table, imported, wanted)
-    else:
-        yield _not_proven(python.torch_npu.version, row, installed.stated, fit, table)
+        return
+    yield _not_proven(python.torch_npu.version, row, installed.stated, fit, table)
 
 
 def _far_apart(row: TorchNpuRelease, cann: CannVersion | None) -> bool:
