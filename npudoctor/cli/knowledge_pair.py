@@ -292,7 +292,7 @@ def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
 def _framework(args: argparse.Namespace) -> int:
     """The published sets of one release of a framework, else one of each of the newest that match what is given.
 
-    Final releases come before candidates (rc).
+    Final releases come before candidates (rc), and those with just the torch_npu that is given before all.
     """
     name, _, version = (args.framework or f"vllm-ascend={args.vllm_ascend}").partition("=")
     table = knowledge.stacks()
@@ -306,7 +306,10 @@ def _framework(args: argparse.Namespace) -> int:
     known = table.of(framework.name)
     final_first = sorted(known, key=lambda row: row.is_candidate)
     found = [table.release(framework.name, version)] if version else final_first
-    sets = ([one for one in row.sets() if all(_names(one, part, here) for part in here)] for row in found if row)
+    sets = [[one for one in row.sets() if all(_names(one, part, here) for part in here)] for row in found if row]
+    named = here.get("torch_npu")  # a set that has just this build comes before those that another one suits too
+    sets = [sorted(each, key=lambda one: one.requires.get("torch_npu") != named) for each in sets if each]
+    sets.sort(key=lambda each: named is not None and each[0].requires.get("torch_npu") != named)
     matching = [one for each in sets for one in (each if version else each[:1])]
     rows = [_framework_row(row, args) for row in matching[:SHOWN]]
     others = [_framework_row(one, args) for row in found if row is not None for one in row.sets()] if not rows else []

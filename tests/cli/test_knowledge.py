@@ -154,6 +154,13 @@ def test_final_releases_come_before_candidates_and_what_is_not_shown_is_named(np
     assert npudoctor("knowledge", "pair", "--vllm-ascend", "0.29.0rc1", "--json").json["other_releases"] == []
 
 
+def test_the_set_with_just_this_torch_npu_comes_first(npudoctor: Command) -> None:
+    asked = ("knowledge", "pair", "--for", "vllm-ascend", "--json", "--torch-npu")
+    for build, release in (("2.9.0.post2", "0.18.0"), ("2.10.0.post4", "0.23.0.post1"), ("2.9.0", "0.18.0")):
+        first = npudoctor(*asked, build).json["releases"][0]
+        assert (first["release"], first["requires"]["torch_npu"]) == (release, build)
+
+
 def test_the_other_releases_of_cann_are_sorted_and_do_not_repeat_the_paired_ones(npudoctor: Command) -> None:
     from npudoctor import knowledge
     from npudoctor.facts.versions import CannVersion
