@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.python.published_releases import misfit
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
 from npudoctor.knowledge.tables.compatibility import WHEELS
@@ -75,3 +77,29 @@ def upstream_triton(python: PythonEnvironment) -> list[str]:
     """Upstream's triton, and triton-ascend, where both are in one folder."""
     names = [name for name in ("triton", "triton-ascend") if name in python.distributions]
     return names if "triton" in names else []
+
+
+def frameworks_of_another_pair(torch: str, torch_npu: str, python: PythonEnvironment) -> Iterator[str]:
+    """A sentence for each installed framework that is published with the pair that is here, and not with this one."""
+    now = {"torch": python.torch, "torch_npu": python.torch_npu}
+    here = {part: one.version for part, one in now.items() if one is not None}
+    table = knowledge.stacks()
+    for framework in table.frameworks:
+        package = python.distributions.get(framework.package)
+        row = table.release(framework.name, package.version) if package is not None else None
+        if row is None or package is None:
+            continue
+        sets = [one.requires for one in row.sets()]
+        then = {"torch": torch, "torch_npu": torch_npu}
+        if any(_suits(one, here) for one in sets) and not any(_suits(one, then) for one in sets):
+            yield messages.OF_ANOTHER_PAIR.text(
+                title=framework.title,
+                release=package.version,
+                torch=torch,
+                torch_npu=torch_npu,
+                command=f"npudoctor knowledge pair --for {framework.name}={package.version}",
+            )
+
+
+def _suits(published: Mapping[str, str], pair: Mapping[str, str]) -> bool:
+    return all(misfit(part, published[part], one) is None for part, one in pair.items() if part in published)

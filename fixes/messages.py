@@ -205,6 +205,10 @@ NO_CPU_BUILD = Sentence(
     "of it, to pip's configuration ({problem})"
 )
 RESOLVED_FIRST = Sentence("These are all packages that change: dependencies are resolved already, therefore --no-deps.")
+OF_ANOTHER_PAIR = Sentence(
+    "{title} {release} is published with the torch and torch_npu that are here, not with {torch} and {torch_npu}. "
+    "Replace it as well, or install the CANN of its set and keep this pair: `{command}` shows its sets."
+)
 NOT_A_REQUIREMENT = Sentence("not a requirement: {text!r}")
 NOT_A_FOLDER = Sentence("offline: {path} must be a folder with its absolute path")
 WHEELS_NOT_TRUSTED = Sentence("offline: root does not install what others can change: {problem}")

@@ -48,6 +48,8 @@ def install_pair(asked: Pair, host: Host, python: PythonEnvironment, cann: Cann 
     wanted = [f"torch=={torch}{local}", f"torch-npu=={torch_npu}"]
     if _has(python, "torch", f"{torch}{local}") and _has(python, "torch-npu", torch_npu):
         return
+    for said in _pairs.frameworks_of_another_pair(torch, torch_npu, python):
+        yield Note(said)
     try:
         yield from _installing.steps(host, python, wanted, asked.offline)
     except _installing.NotFoundError as why:

@@ -243,6 +243,22 @@ def test_a_reservation_is_united_with_what_was_reserved() -> None:
     assert "8080,9000-9010: reserved before" in host.read(SYSCTL)
 
 
+@pytest.mark.parametrize(
+    ("packages", "named"),
+    [
+        ({"vllm": "0.9.1", "vllm-ascend": "0.9.1"}, True),
+        ({"vllm": "0.13.0", "vllm-ascend": "0.13.0"}, False),  # it does not fit the pair that is here either
+        ({"verl": "0.1"}, False),
+        ({}, False),
+    ],
+)
+def test_the_framework_that_a_new_pair_does_not_suit_is_named(packages: dict[str, str], named: bool) -> None:
+    host = node(cann={"version": "8.5.0"}, python={"packages": packages})
+    made = planned(host, "python.install-pair", {"torch": "2.8.0", "torch_npu": "2.8.0.post2"})
+    said = [note for note in made.notes if note.startswith("vLLM Ascend 0.9.1 is published with the torch")]
+    assert [("--for vllm-ascend=0.9.1" in note) for note in said] == ([True] if named else [])
+
+
 def test_a_node_that_changed_since_the_preview_is_left_alone() -> None:
     host = node(sysctl={"net.ipv4.ip_local_reserved_ports": ""})
     made = planned(host, "hccl.reserve-ports", None)
