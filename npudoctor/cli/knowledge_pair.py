@@ -121,7 +121,10 @@ def _of_torch(args: argparse.Namespace) -> dict[str, Any]:
         for release in table.releases_for_torch(args.torch)
         if args.python is None or release.supports_python(args.python) is not False
     ]
-    return _answer(args, table, None, releases)
+    answer = _answer(args, table, None, releases)
+    if pythons := {one for row in table.releases_for_torch(args.torch) for one in row.pythons if not releases}:
+        answer["python_supported"] = sorted(pythons, key=lambda one: train(one) or (0, 0))
+    return answer
 
 
 def _of_torch_npu(args: argparse.Namespace) -> dict[str, Any]:
@@ -215,8 +218,8 @@ _WORDS = {
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
     if pythons := answer.get("python_supported"):
-        whose = "torch_npu" if answer["given"].get("torch_npu") else "CANN"
-        supported = " to ".join(pythons)
+        whose = "CANN" if answer["given"].get("cann") else "release"
+        supported = f"{pythons[0]} to {pythons[-1]}" if len(pythons) > 1 else pythons[0]
         yield f"{given}: this {whose} supports Python {supported}; see npudoctor knowledge compatibility python"
         return
     if required := answer.get("driver_required"):
@@ -304,6 +307,9 @@ def _framework(args: argparse.Namespace) -> int:
     parts = ("cann", "python", "torch", "torch_npu", "driver")
     here = {part: getattr(args, part) for part in parts if getattr(args, part)}
     known = table.of(framework.name)
+    named_parts = {part for row in known for one in row.sets() for part in (*one.requires, "driver")}
+    not_named = [part for part in here if part not in named_parts]
+    here = {part: release for part, release in here.items() if part in named_parts}
     final_first = sorted(known, key=lambda row: row.is_candidate)
     found = [table.release(framework.name, version)] if version else final_first
     sets = [[one for one in row.sets() if all(_names(one, part, here) for part in here)] for row in found if row]
@@ -318,6 +324,7 @@ def _framework(args: argparse.Namespace) -> int:
         "framework": framework.name,
         "version": version or None,
         "given": here,
+        "not_named": not_named,
         "as_of": table.as_of,
         "releases": rows,
         "requires": others[:SHOWN] if version else [],
@@ -371,6 +378,7 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
         lines = [f"{asked}: not published together; {framework.title} {answer['version']} requires:"]
     elif not answer["releases"] and answer["given"] and not answer["version"]:
         lines = [f"{asked}: no release in the tables is published for it"]
+    lines += [f"{framework.title}: its releases name no {part.replace('_', '-')}" for part in answer["not_named"]]
     shown = (*answer["releases"], *answer["requires"])
     for row in shown:
         several = len([one for one in shown if one["release"] == row["release"]]) < row["sets"]

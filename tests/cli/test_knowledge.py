@@ -154,6 +154,18 @@ def test_final_releases_come_before_candidates_and_what_is_not_shown_is_named(np
     assert npudoctor("knowledge", "pair", "--vllm-ascend", "0.29.0rc1", "--json").json["other_releases"] == []
 
 
+def test_what_a_framework_does_not_name_is_said_and_not_compared(npudoctor: Command) -> None:
+    for asked, part in ((("lmdeploy", "--cann", "8.5.0"), "cann"), (("mindspore=2.9.0", "--torch", "2.8.0"), "torch")):
+        ran = npudoctor("knowledge", "pair", "--for", *asked)
+        assert (ran.code, f": its releases name no {part}\n" in ran.out) == (0, True)
+    assert npudoctor("knowledge", "pair", "--for", "vllm-ascend=0.13.0", "--cann", "8.0.0").code == 1
+
+
+def test_the_pythons_of_a_torch_are_named_where_this_one_is_none_of_them(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--torch", "2.10.0", "--python", "3.9")
+    assert (ran.code, "this release supports Python 3.10 to 3.1" in ran.out) == (1, True)
+
+
 def test_the_set_with_just_this_torch_npu_comes_first(npudoctor: Command) -> None:
     asked = ("knowledge", "pair", "--for", "vllm-ascend", "--json", "--torch-npu")
     for build, release in (("2.9.0.post2", "0.18.0"), ("2.10.0.post4", "0.23.0.post1"), ("2.9.0", "0.18.0")):
