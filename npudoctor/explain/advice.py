@@ -54,7 +54,12 @@ def steps(suspect: Suspect, *, in_container: bool = False) -> Iterator[tuple[str
     values = {name: value for one in reversed(suspect.evidence) for name, value in one.found.values}
     trusted = speaks_of_device(suspect)
     if devices := _devices_in(suspect):
-        yield f"npu-smi info -m   # the NPU of device {', '.join(devices)} (Chip Logic ID)", True
+        where = ", in the container of the log" if in_container else ""
+        yield (
+            f"npu-smi info -m   # the NPU of each device that the log numbers ({', '.join(devices)}): "
+            f"Chip Logic ID{where}",
+            True,
+        )
     for step in sorted(suspect.pitfall.fix, key=lambda step: not step.startswith(first)):
         if trusted or not is_dangerous(step):
             filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)

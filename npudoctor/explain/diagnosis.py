@@ -31,6 +31,13 @@ from npudoctor.records import field, record
 _OF_KERNELS = frozenset({"P006", "P034", "P056", "P104", "P114", "P117"})
 """Known issues that say that a kernel or a build failed, or that the operator compiler did not start."""
 
+_REPORTED_LATE_S = 120.0
+"""How long after an exception a fault of a device may be reported that is its cause: errors of memory make numbers NaN,
+and the driver looks at heartbeats and counters now and then."""
+
+_WARNED = 0.8
+"""The weight of a line that warns."""
+
 _OF_THE_PROGRAM = (AnswerKind.NOT_THE_ENVIRONMENT, AnswerKind.STOPPED, AnswerKind.NO_FAILURE)
 """Answers beside which each known issue is a consequence."""
 
@@ -98,17 +105,25 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
-    limits = (one for one in seen if one.found.kind is Kind.LIMIT and not one.advice)
+    least = 1.0 if any(one.gravity == 1.0 for group in failures.values() for one in group) else _WARNED
+    limits = (one for one in seen if one.found.kind is Kind.LIMIT and not one.advice and one.gravity >= least)
     limit = min(limits, key=lambda one: one.gravity < 1.0, default=None)
     reasons = [one for one in (limit, answers.refusal_in(seen)) if one]
     ranked = tuple(one for one in ranked if not any(_follows_from(one, reason) for reason in reasons))
     ends = [one for one in (limit, stop) if one]
     sound = overcome.only_warned(seen, files)
-    warned = [one for one in ranked if _only_warns(one, unexplained, ends) or {e.file for e in one.evidence} <= sound]
+    warned = [
+        one for one in ranked if _only_warns(one, unexplained, ends, times) or {e.file for e in one.evidence} <= sound
+    ]
     ranked = tuple(one for one in ranked if one not in warned)
     warned += [
         one for one in suspects(past, {}) if one.pitfall.id not in {each.pitfall.id for each in (*ranked, *warned)}
     ]
+    stopped_nothing = {id(each) for one in warned for each in one.evidence if each.gravity < 1.0}
+    told = {who: [one for one in group if id(one) not in stopped_nothing] for who, group in failures.items()}
+    if any(told.values()):
+        failures = {who: group for who, group in told.items() if group}
+        first = first_of(failures, seen, times, _unexplained_exceptions(seen, generic=True))
     answer = None if ranked else overcome.answer_of(failures, files, stop)
     answer = answer or _answer(ranked, memories, seen, first, times, limit)
     if answer is None and not ranked:
@@ -206,6 +221,8 @@ def _echoes_of(suspect: Suspect, first: FirstFailure, times: Times) -> bool:
     """Whether all that shows an issue comes from other ranks: well after the first failure, or by waiting for it."""
     began = times.get(id(first.sighting)) if first.by == "time" else None
     later_s = 0.0 if answers.is_own(first.sighting.found.what) else LATER_S
+    if suspect.pitfall.device_fault:
+        later_s = _REPORTED_LATE_S
     return all(
         one.source != first.sighting.source
         and (_waits(one) or (began is not None and times.get(id(one), began) > began + later_s))
@@ -218,13 +235,21 @@ def _only_waits(suspect: Suspect) -> bool:
     return not suspect.pitfall.consequence and all(map(_waits, suspect.evidence))
 
 
-def _only_warns(suspect: Suspect, unexplained: Sequence[Sighting], ends: Sequence[Sighting]) -> bool:
+def _only_warns(suspect: Suspect, unexplained: Sequence[Sighting], ends: Sequence[Sighting], times: Times) -> bool:
     """Whether an issue is only warned of, and the job went on: to an exception of the program that nothing explains,
     to a limit of it, or until somebody stopped it."""
-    last = max(map(position_of, suspect.evidence))
+    if any(one.gravity == 1.0 for one in suspect.evidence):
+        return False
     own = (one for one in unexplained if one.place or answers.is_own(one.found.what))
-    ended = any(one.gravity == 1.0 and not one.advice and position_of(one) > last for one in (*own, *ends))
-    return ended and all(one.gravity < 1.0 for one in suspect.evidence)
+    ended = [one for one in (*own, *ends) if one.gravity == 1.0 and not one.advice]
+    return any(all(_comes_after(one, warned, times) for warned in suspect.evidence) for one in ended)
+
+
+def _comes_after(one: Sighting, other: Sighting, times: Times) -> bool:
+    """Whether a line follows another one: by its place in one file, else by time; a warning stops no other file."""
+    if one.file == other.file:
+        return position_of(one) > position_of(other)
+    return times.get(id(one), float("inf")) >= times.get(id(other), float("-inf"))
 
 
 def _waits(one: Sighting) -> bool:

@@ -30,9 +30,13 @@ _CRASH = re.compile(
     r"|SIG(?:SEGV|BUS|ABRT|FPE|ILL) received(?= at time=))"
 )
 _CRASH_BY_KERNEL = re.compile(
-    r"\w\[\d{1,9}\]: (?:segfault at \S{1,20} ip |unhandled (?:level \d|exception: DABT)).{0,160}?"
-    r"(?: in (?P<library>[^\s\[]{1,80})\[|\s*$)"
+    r"\b(?:python[\d.]{0,6}|pt_main_thread|pt_\w{1,20}|ray::[\w.]{1,30}|[Vv][Ll][Ll][Mm]\S{0,30}|mindie\w{0,30}|torchrun|msrun"
+    r"|atc(?:\.bin)?|msame|\w{1,20}_test)\[\d{1,9}\]:? (?:segfault at |general protection fault |trap invalid opcode "
+    r"|unhandled (?:level \d|alignment fault|exception: DABT)).{0,160}?(?: in (?P<library>[^\s\[]{1,80})\[|\s*$)"
 )
+BY_KERNEL = "Segmentation fault"
+"""By what a crash is found that the kernel reports: of a program whose name is one of a job."""
+
 _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
 )
@@ -43,7 +47,10 @@ _POINTS_ELSEWHERE = re.compile(
 """The text of an exception that only says that another one, printed before it, is the cause."""
 
 
-CRASH_WORDS = ("core dumped", "Fatal Python error: ", " received at time=", "]: segfault at ", "]: unhandled ")
+CRASH_WORDS = (
+    *("core dumped", "Fatal Python error: ", " received at time=", "]: segfault at ", "]: unhandled "),
+    *("] general protection fault ", "] trap invalid opcode "),
+)
 """Words of which every line has one that reports a crash, for the prefilter."""
 
 
@@ -63,7 +70,7 @@ def exception_in(line: str) -> Raised | None:
             return Raised(crash["name"], crash["name"], crash.start())
         if crash := _CRASH_BY_KERNEL.search(line):
             where = f" in {crash['library']}" if crash["library"] else ""
-            return Raised("Segmentation fault", f"Segmentation fault{where}", crash.start())
+            return Raised(BY_KERNEL, f"Segmentation fault{where}", crash.start())
     if not ("rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError")):
         return None
     found = _find(line, len(line) - len(message_of(line)))

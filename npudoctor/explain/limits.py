@@ -163,20 +163,23 @@ _LIMITS = (
     ),
     (
         re.compile(
-            r"\[ParamChecker::\w{1,40}\]|: missing compulsory field\b|\b[Mm]odel config\.json file\b"
-            r"|\b(?:type|value) of (?:param |'npuMemSize'|modelParam\.|ScheduleParam\.|maxPrefillTokens )"
-            r"(?!.{0,200}use default)"
-            r"|\bBackend type only supports atb\b|\btemplate(?:Type|Name) must be Standard|\binferMode should be"
-            r"|should be one modelParam for Standard|\bmax(?:N|PreemptCount) cannot be set greater than maxBatch"
-            r"|\bConfigManager: (?:Get config path failed|Invalid config path)|\bConfigManager [Ii]nit exception"
+            r"\[ParamChecker::\w{1,40}\]|ERR: model config\.json file is invalid"
+            r"|\bFailed to open model config\.json file"
+            r"|\bThe type of param \S{1,60} should be (?:array|string|bool|object|u?int32_t|size_t),? but "
+            r"|\bThe value of param \S{1,60} for \S{1,12} ?is invalid"
+            r"|\bvalue of (?:'npuMemSize'|modelParam\.|ScheduleParam\.|maxPrefillTokens should)"
+            r"|\bBackend type only supports atb\b|\btemplate(?:Type|Name) must be Standard"
+            r"|\binferMode should be standard|should be one modelParam for Standard"
+            r"|\bmax(?:N|PreemptCount) cannot be set greater than maxBatch|\bConfigManager: Get config path failed"
+            r"|\bConfigManager: Invalid config path\.|\bConfigManager [Ii]nit exception: "
             r"|\bJSON error in ConfigManager\b|Json file is invalid\. Please check json format"
         ),
         "MindIE refuses a value of its configuration (config.json)",
     ),
     (
         re.compile(
-            r"\bserverConfig_\.\w{1,40} (?:size must|file not)|\b[Tt]ls(?:Ca|Crl|Cert)\w{0,8} init error\b"
-            r"|\b(?:inter )?tls config is invalid\b|\bFailed to init tls cfg\b"
+            r"\bserverConfig_\.\w{1,40} (?:size must|file not)|\b\w{0,20}[tT]ls(?:Ca|Crl)Files? init error"
+            r"|\bBackend inter tls config is invalid|\bFailed to init tls cfg(?:\s*$|\. \[Backend)"
             r"|\b(?:Business|Management|Metrics) Http ssl Initialize failed"
         ),
         "MindIE's https is on, and its certificates are missing or not valid",
@@ -289,23 +292,22 @@ WORDS = (
     "from 'torch.",
     "module 'torch.",
     "ParamChecker::",
-    "compulsory field",
-    "odel config.json file",
-    "e of param ",
+    " model config.json file",
+    " of param ",
     "e of 'npuMemSize'",
     "e of modelParam.",
     "e of ScheduleParam.",
     "e of maxPrefillTokens ",
     "Backend type only",
     " must be Standard",
-    "should be standard",
+    "inferMode should be",
     "modelParam for Standard",
     "cannot be set greater",
     "ConfigManager",
     "Json file is invalid",
     "serverConfig_.",
-    "init error",
-    "tls config is",
+    " init error",
+    "inter tls config",
     "init tls cfg",
     "Http ssl Init",
 )

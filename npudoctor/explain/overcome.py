@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from npudoctor import knowledge
+from npudoctor.explain import exceptions
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.neighbours import OUT_OF_HOST_MEMORY
 from npudoctor.explain.patterns import Kind
@@ -97,7 +98,7 @@ def stop_of(seen: Sequence[Sighting], files: Sequence[FileRead]) -> Sighting | N
 
 
 def without_ends(seen: Sequence[Sighting]) -> list[Sighting]:
-    """The sightings without those that only say how a process was ended, where a failure is reported.
+    """The sightings without those that only say how a process ended, where a failure is reported.
 
     Kubernetes ends what answers no probe; torchrun sends SIGKILL to ranks that do not end after the first failure,
     unless it names a SIGKILL as the first one.
@@ -109,7 +110,12 @@ def without_ends(seen: Sequence[Sighting]) -> list[Sighting]:
         killed = _is_weak_sign_of_memory(one) and any(word in one.found.by for word in _KILLED)
         return one.found.what == _PROBE or (killed and not killed_first)
 
-    ends = {id(one) for one in seen if one.found.kind is Kind.SYMPTOM and is_end(one)}
+    ends = {
+        id(one)
+        for one in seen
+        if (one.found.kind is Kind.SYMPTOM and is_end(one))
+        or (one.found.kind is Kind.EXCEPTION and one.found.by == exceptions.BY_KERNEL)
+    }
     others = [one for one in seen if id(one) not in ends and one.found.kind is not Kind.CODE] if ends else []
     failed = [one for one in others if one.gravity == 1.0 and is_failure(one)]
     return [one for one in seen if id(one) not in ends or not any(_precedes(other, one) for other in failed)]

@@ -341,6 +341,54 @@ def test_a_device_that_fails_minutes_after_a_program_is_a_fault_of_its_own(tmp_p
     assert [one.pitfall.id for one in found.suspects] == ["P053"]
 
 
+def test_a_fault_of_a_device_reported_soon_after_an_exception_leads(tmp_path: Path) -> None:
+    put(tmp_path / "rank0.log", "2026-02-03 10:10:00,100 ERROR [rank0]: AssertionError: loss is nan")
+    put(
+        tmp_path / "rank1.log",
+        "2026-02-03 10:10:30,100 ERROR [rank1]: HBM MULTI BIT ECC, Uncorrectable ECC, device_id=1",
+    )
+    found = diagnosed(tmp_path)
+    assert found.answer is None
+    assert [one.pitfall.id for one in found.suspects] == ["P053"]
+
+
+@pytest.mark.parametrize("names", [("a.log", "b.log"), ("b.log", "a.log")])
+@pytest.mark.parametrize(
+    "warned",
+    [
+        "[WARNING] DRV(9,python3):2026-02-03-10:05:08.400.000 [dev.cc:1] Heartbeat lost! (device_id=1), recovered",
+        "[WARNING] RUNTIME(9,python3):2026-02-03-10:05:08.400.000 [a.cc:1] driver package may not support a interface, "
+        "please change new one",
+        "2026-02-03 10:05:08,400 WARNING Pull kv failed: x",
+    ],
+)
+def test_a_warning_in_another_file_before_an_exception_stopped_nothing(
+    tmp_path: Path, names: tuple[str, str], warned: str
+) -> None:
+    raised = ("Traceback (most recent call last):", '  File "/w/t.py", line 3, in main', "KeyError: 'loss'")
+    put(tmp_path / names[0], "2026-02-03 10:10:00,100 ERROR step 5 failed", *raised)
+    put(tmp_path / names[1], warned, "2026-02-03 10:06:00,100 INFO step 4")
+    found = diagnosed(tmp_path)
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert found.suspects == ()
+    assert found.first_failure is not None and found.first_failure.sighting.found.what == "KeyError: 'loss'"
+    assert found.echoes == ()
+
+
+@pytest.mark.parametrize(
+    "later", ["KeyError: 'loss'", "EI0002: [PID: 9] The wait execution of the Notify register times out."]
+)
+def test_what_a_line_for_information_says_is_no_limit_of_the_program(tmp_path: Path, later: str) -> None:
+    said = "2026-02-03 10:00:00,100 INFO [c.cpp:3] [ParamChecker::CheckJsonParamType] a: missing compulsory field"
+    put(tmp_path / "rank0.log", said, "2026-02-03 10:10:00,100 ERROR failed", later)
+    put(tmp_path / "rank1.log", said, "2026-02-03 10:10:00,100 INFO step 4")
+    found = diagnosed(tmp_path)
+    assert found.suspects or found.answer
+    assert found.answer is None or "MindIE" not in found.answer.title
+    put(tmp_path / "rank0.log", said, "2026-02-03 10:10:00,100 INFO step 1")
+    assert diagnosed(tmp_path).answer is None
+
+
 def test_the_first_failure_is_shown_by_the_issue_that_leads(tmp_path: Path) -> None:
     missing = "ImportError: libhccl.so: cannot open shared object file: No such file or directory"
     put(tmp_path / "rank_0.log", f"{missing}. Please check that the cann package is installed.")

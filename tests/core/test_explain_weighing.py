@@ -500,7 +500,8 @@ def test_an_issue_that_is_only_warned_of_explains_no_later_exception_of_the_prog
             " in libmyop.so",
         ),
         ("node kernel: python[44]: segfault at 10 ip 0000ffff sp 0000ffff error 4", ""),
-        ("a[7]: unhandled level 2 translation fault (11) at 0x8, esr 0x92000006, in libc.so.6[a+1]", " in libc.so.6"),
+        ("vllm[7]: unhandled level 2 translation fault (11) at 0x8, in libc.so.6[a+1]", " in libc.so.6"),
+        ("traps: python3[9] general protection fault ip:7f sp:7f error:0 in libhccl.so[7f+1]", " in libhccl.so"),
     ],
 )
 def test_a_crash_that_the_kernel_reports_names_the_library(line: str, what: str) -> None:
@@ -509,10 +510,24 @@ def test_a_crash_that_the_kernel_reports_names_the_library(line: str, what: str)
     assert f"`Segmentation fault{what}`" in log_documents.nothing_known(found)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Jan  3 10:01:30 host kernel: [ 9.0] node_exporter[12]: segfault at 18 ip 0055 sp 007f error 4 in x[7f+9]",
+        "[Thu Jan  1 08:01:30 2026] gnome-shell[12]: segfault at 0 ip 0055 sp 007f error 4 in libmutter.so[7f+9]",
+    ],
+)
+def test_a_crash_of_another_program_is_none_of_the_job(line: str) -> None:
+    assert diagnosed(line).unexplained is None
+    lost = "[1.0] [ascend] [ERROR] [devmng] Device heartbeat lost. (dev_id=7; lost_count=5)"
+    found = diagnosed(line.replace("gnome-shell", "python3"), lost)
+    assert (named(found), found.unexplained) == (["P052"], None)
+
+
 def test_the_npu_of_a_faulty_device_is_to_be_looked_up() -> None:
     lost = "[1.0] [ascend] [ERROR] [devmng] Device heartbeat lost. (dev_id={}; lost_count=5)"
     steps = list(advice.steps(diagnosed(lost.format(7)).suspects[0]))
-    assert steps[0] == ("npu-smi info -m   # the NPU of device 7 (Chip Logic ID)", True)
+    assert steps[0] == ("npu-smi info -m   # the NPU of each device that the log numbers (7): Chip Logic ID", True)
     without = diagnosed("[1.0] [ascend] [ERROR] [devmng] Device heartbeat lost.").suspects[0]
     assert not any("Chip Logic ID" in step for step, _ in advice.steps(without))
     program = diagnosed("The wait execution of the Notify register times out. device_id=7").suspects[0]
