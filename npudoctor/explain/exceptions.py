@@ -34,8 +34,8 @@ _CRASH_BY_KERNEL = re.compile(
     r"|atc(?:\.bin)?|msame|\w{1,20}_test)\[\d{1,9}\]:? (?:segfault at |general protection fault |trap invalid opcode "
     r"|unhandled (?:level \d|alignment fault|exception: DABT)).{0,160}?(?: in (?P<library>[^\s\[]{1,80})\[|\s*$)"
 )
-BY_KERNEL = "Segmentation fault"
-"""By what a crash is found that the kernel reports: of a program whose name is one of a job."""
+BY_KERNEL = "a crash that the kernel reports"
+"""By what such a crash is found: one of a program whose name is one of a job."""
 
 _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"

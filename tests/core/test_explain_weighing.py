@@ -524,6 +524,12 @@ def test_a_crash_of_another_program_is_none_of_the_job(line: str) -> None:
     assert (named(found), found.unexplained) == (["P052"], None)
 
 
+def test_a_crash_that_the_shell_reports_stays_beside_an_earlier_error() -> None:
+    waited = "ERROR: The wait execution of the Notify register times out."
+    found = diagnosed(waited, *["step"] * 20, "Segmentation fault (core dumped)")
+    assert found.unexplained is not None and found.unexplained.found.what == "Segmentation fault"
+
+
 def test_the_npu_of_a_faulty_device_is_to_be_looked_up() -> None:
     lost = "[1.0] [ascend] [ERROR] [devmng] Device heartbeat lost. (dev_id={}; lost_count=5)"
     steps = list(advice.steps(diagnosed(lost.format(7)).suspects[0]))
