@@ -170,24 +170,25 @@ def _of_another_torch(python: PythonEnvironment) -> Iterator[Finding]:
 
 def _against_requirements(python: PythonEnvironment) -> Iterator[Finding]:
     """A numpy or transformers that an installed framework does not accept: its own metadata says so."""
-    for framework in knowledge.stacks().frameworks:
-        package = python.distributions.get(framework.package)
-        for name in _REQUIRED_OF if package is not None else ():
-            found = python.distributions.get(name)
-            requirement = find_requirement(package.requires, name, python) if package is not None else None
-            if found is None or package is None or requirement is None or _accepts(requirement, found.version):
+    frameworks = [one.package for one in knowledge.stacks().frameworks if one.package in python.distributions]
+    there = [name for name in _REQUIRED_OF if name in python.distributions]
+    for framework in frameworks:
+        package = python.distributions[framework]
+        for name in there:
+            found, requirement = python.distributions[name], find_requirement(package.requires, name, python)
+            if requirement is None or _accepts(requirement, found.version):
                 continue
             accepted = name + ",".join(sorted(requirement.specifiers.split(","), reverse=True))  # the lower bound first
             yield messages.REQUIREMENT_NOT_MET.finding(
                 subject="python",
-                framework=framework.package,
+                framework=framework,
                 release=package.version,
                 requirement=accepted,
                 version=found.version,
                 commands=(f"{python.pip} install '{accepted}'",),
                 evidence=(
                     Evidence(
-                        source=f"{framework.package} {package.version}",
+                        source=f"{framework} {package.version}",
                         expected=accepted,
                         actual=f"{name} {found.version}",
                     ),

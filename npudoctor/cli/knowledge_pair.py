@@ -116,13 +116,11 @@ def _best_for_torch(table: Compatibility, args: argparse.Namespace) -> dict[str,
 
 def _of_torch(args: argparse.Namespace) -> dict[str, Any]:
     table = knowledge.compatibility()
-    releases = [
-        release
-        for release in table.releases_for_torch(args.torch)
-        if args.python is None or release.supports_python(args.python) is not False
-    ]
+    every = table.releases_for_torch(args.torch)
+    releases = [one for one in every if args.python is None or one.supports_python(args.python) is not False]
     answer = _answer(args, table, None, releases)
-    if pythons := {one for row in table.releases_for_torch(args.torch) for one in row.pythons if not releases}:
+    if not releases:
+        pythons = {python for one in every for python in one.pythons}
         answer["python_supported"] = sorted(pythons, key=lambda one: train(one) or (0, 0))
     return answer
 

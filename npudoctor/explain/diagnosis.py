@@ -35,9 +35,6 @@ _REPORTED_LATE_S = 120.0
 """How long after an exception a fault of a device may be reported that is its cause: errors of memory make numbers NaN,
 and the driver looks at heartbeats and counters now and then."""
 
-_WARNED = 0.8
-"""The weight of a line that warns."""
-
 _OF_THE_PROGRAM = (AnswerKind.NOT_THE_ENVIRONMENT, AnswerKind.STOPPED, AnswerKind.NO_FAILURE)
 """Answers beside which each known issue is a consequence."""
 
@@ -101,11 +98,14 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     times = jobs.times_of([one for one in seen if nodes[one.file] not in apart], shifts)
     unexplained = _unexplained_exceptions(seen)
     failures = failures_in(seen, files)
-    first = first_of(failures, seen, times, _unexplained_exceptions(seen, generic=True))
+    raised = _unexplained_exceptions(seen, generic=True)
+    first = first_of(failures, seen, times, raised)
     ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
-    least = 1.0 if any(one.gravity == 1.0 for group in failures.values() for one in group) else _WARNED
+    least = (
+        1.0 if any(one.gravity == 1.0 for group in failures.values() for one in group) else overcome.REPORTED_GRAVITY
+    )
     limits = (one for one in seen if one.found.kind is Kind.LIMIT and not one.advice and one.gravity >= least)
     limit = min(limits, key=lambda one: one.gravity < 1.0, default=None)
     reasons = [one for one in (limit, answers.refusal_in(seen)) if one]
@@ -121,11 +121,11 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ]
     stopped_nothing = {id(each) for one in warned for each in one.evidence if each.gravity < 1.0}
     told = {who: [one for one in group if id(one) not in stopped_nothing] for who, group in failures.items()}
-    if any(told.values()):
+    if stopped_nothing and any(told.values()):
         failures = {who: group for who, group in told.items() if group}
-        first = first_of(failures, seen, times, _unexplained_exceptions(seen, generic=True))
+        first = first_of(failures, seen, times, raised)
     answer = None if ranked else overcome.answer_of(failures, files, stop)
-    answer = answer or _answer(ranked, memories, seen, first, times, limit)
+    answer = answer or _answer(ranked, memories, seen, raised, first, times, limit)
     if answer is None and not ranked:
         answer = answers.of_launcher(seen) if not failures else answers.of_code(seen)
     own = answer is not None and answer.kind in _OF_THE_PROGRAM
@@ -174,17 +174,18 @@ def _answer(
     ranked: Sequence[Suspect],
     memories: Sequence[Memory],
     seen: Sequence[Sighting],
+    raised: Sequence[Sighting],
     first: FirstFailure | None,
     times: Times,
     limit: Sighting | None,
 ) -> Answer | None:
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
-    exceptions = [one for one in sorted(_unexplained_exceptions(seen, generic=True), key=position_of) if not one.advice]
+    exceptions = [one for one in sorted(raised, key=position_of) if not one.advice]
     too_large = answers.of_memory(memories)
     is_own = first and (first.sighting in exceptions or (too_large and figures.are_of(memories, first.sighting)))
     alone = first if first and is_own and not first.is_alone and first.by != "order" else None
     causes = [one for one in ranked if is_error(one) and not one.pitfall.consequence]
-    if causes and not (alone and all(_echoes_of(one, alone, times) for one in causes)):
+    if causes and not (alone and all(_is_echo(one, alone, times) for one in causes)):
         return None
     if too_large:
         return too_large
@@ -217,7 +218,7 @@ def _culprits_in(seen: Sequence[Sighting]) -> tuple[Sighting, ...]:
     return tuple({one.found.what: one for one in reversed(devices or told)}.values())
 
 
-def _echoes_of(suspect: Suspect, first: FirstFailure, times: Times) -> bool:
+def _is_echo(suspect: Suspect, first: FirstFailure, times: Times) -> bool:
     """Whether all that shows an issue comes from other ranks: well after the first failure, or by waiting for it."""
     began = times.get(id(first.sighting)) if first.by == "time" else None
     later_s = 0.0 if answers.is_own(first.sighting.found.what) else LATER_S

@@ -22,7 +22,7 @@ _GOES_ON = 20
 _INTERRUPTS_ITSELF = "blas_thread_init: pthread_create"
 """What OpenBLAS prints before it raises SIGINT in its own process (driver/others/blas_server.c)."""
 
-_REPORTED_GRAVITY = 0.8
+REPORTED_GRAVITY = 0.8
 """The least weight of a line that reports a failure."""
 
 _PROBE = "P188"
@@ -101,21 +101,18 @@ def without_ends(seen: Sequence[Sighting]) -> list[Sighting]:
     """The sightings without those that only say how a process ended, where a failure is reported.
 
     Kubernetes ends what answers no probe; torchrun sends SIGKILL to ranks that do not end after the first failure,
-    unless it names a SIGKILL as the first one.
+    unless it names a SIGKILL as the first one; the kernel reports crashes of processes that failed before.
     """
     roots = [dict(one.found.values).get("exitcode", "") for one in seen if one.found.kind is Kind.ROOT_CAUSE]
     killed_first = any(code.startswith("-9") for code in roots)
 
     def is_end(one: Sighting) -> bool:
+        if one.found.kind is not Kind.SYMPTOM:
+            return one.found.by == exceptions.BY_KERNEL
         killed = _is_weak_sign_of_memory(one) and any(word in one.found.by for word in _KILLED)
         return one.found.what == _PROBE or (killed and not killed_first)
 
-    ends = {
-        id(one)
-        for one in seen
-        if (one.found.kind is Kind.SYMPTOM and is_end(one))
-        or (one.found.kind is Kind.EXCEPTION and one.found.by == exceptions.BY_KERNEL)
-    }
+    ends = set(map(id, filter(is_end, seen)))
     others = [one for one in seen if id(one) not in ends and one.found.kind is not Kind.CODE] if ends else []
     failed = [one for one in others if one.gravity == 1.0 and is_failure(one)]
     return [one for one in seen if id(one) not in ends or not any(_precedes(other, one) for other in failed)]
@@ -123,7 +120,7 @@ def without_ends(seen: Sequence[Sighting]) -> list[Sighting]:
 
 def is_failure(one: Sighting) -> bool:
     """Whether a line reports a failure, not an attempt or advice."""
-    if one.advice or one.attempt or one.gravity < _REPORTED_GRAVITY:
+    if one.advice or one.attempt or one.gravity < REPORTED_GRAVITY:
         return False
     if one.found.kind is Kind.SYMPTOM:
         pitfall = knowledge.pitfalls().pitfall(one.found.what)
